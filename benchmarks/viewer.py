@@ -24,6 +24,7 @@ import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._regions import center_regions
 from centroid_encoder.viewer.data.measuring import Measuring
+from centroid_encoder.viewer.data.reader import read_adata
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Panel, Scene
 
@@ -92,7 +93,7 @@ def load(widget: CentroidEncoderWidget) -> None:
 
         widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
         widget.viewer.add_labels(imread(folder / "labels_nucleus.tif"), name="labels_nucleus")
-        widget.data.open_file(folder / "cells.h5ad")
+        widget.catalog.choose(widget.catalog.add(read_adata(folder / "cells.h5ad"), "cells"))
         widget.form.missing.value = "mean"
     else:
         widget.viewer.open_sample("centroid-encoder", "tissue")

@@ -1,4 +1,4 @@
-"""What viewer tests share: one Qt binding, a real napari window, none of the user's settings."""
+"""Fixtures of the viewer tests: one Qt binding, a real napari window, default settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-# Before anything imports napari: without a settings file, it neither reads nor writes the user's.
+# Set before napari is imported, so that it does not use the settings file of the user.
 os.environ["NAPARI_CONFIG"] = ""
 
 import napari
@@ -34,7 +34,7 @@ CALLBACKS = ("mouse_drag_callbacks", "mouse_move_callbacks", "mouse_wheel_callba
 
 @pytest.fixture(scope="session", autouse=True)
 def _screen() -> None:
-    """Say what is missing; Qt would abort the process, and all its tests with it."""
+    """Fail with a message if there is no screen; Qt would abort the process."""
     variables = "DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"
     if sys.platform == "linux" and not any(map(os.environ.get, variables)):
         pytest.fail("Viewer tests open windows: `make screen` installs a virtual screen.", False)
@@ -42,7 +42,7 @@ def _screen() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep journals of labels out of the user's folder."""
+    """Write journals of labels into a temporary folder."""
     with pytest.MonkeyPatch.context() as patches:
         folder = tmp_path_factory.mktemp("journals")
         patches.setenv("CENTROID_ENCODER_JOURNALS", str(folder))
@@ -50,7 +50,7 @@ def _journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Window:
-    """napari in one window for all tests of a process; a test that closes it gets another after."""
+    """One napari window for all tests of a process; it is opened again if a test closes it."""
 
     def __init__(self) -> None:
         self._viewer: Viewer | None = None
@@ -64,7 +64,7 @@ class Window:
         return self._viewer
 
     def tidy(self, *, failed: bool) -> None:
-        """Take away what a test left: docks, layers, settings, and what nobody refers to."""
+        """Remove docks, layers and settings that a test left behind, and collect garbage."""
         viewer = self._viewer
         if viewer is None:
             return
@@ -78,7 +78,7 @@ class Window:
         viewer.dims.ndisplay = 2
         viewer.reset_view()
         for name, callbacks in self._callbacks.items():
-            # Links that a test made without a widget, and did not close.
+            # Remove the callbacks of links that a test did not close.
             getattr(viewer, name)[:] = callbacks
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         QApplication.processEvents()
@@ -104,7 +104,7 @@ def _window(qapp: Any) -> Iterator[Window]:
 
 @pytest.fixture
 def viewer(_window: Window, qtbot: QtBot, request: pytest.FixtureRequest) -> Iterator[Viewer]:
-    """Viewer in a real window, empty, with napari's own settings.
+    """Empty viewer in a real window, with napari's default settings.
 
     Wait for what its event loop has yet to do with ``qtbot.waitUntil``.
     """
@@ -115,13 +115,13 @@ def viewer(_window: Window, qtbot: QtBot, request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture(scope="session")
 def plugins() -> None:
-    """Readers and sample data for a `ViewerModel`, as napari finds them for a window."""
+    """Make the readers and sample data of the plugin available to a `ViewerModel`."""
     PluginManager.instance().discover()
 
 
 @pytest.fixture
 def image_of() -> Callable[..., NDArray[np.int32]]:
-    """Factory of label images of cells, whose ids ``obs["cell_id"]`` have gaps and no order."""
+    """Make label images of cells; the ids in ``obs["cell_id"]`` have gaps and are not sorted."""
 
     def make(adata: AnnData, seed: int = 0) -> NDArray[np.int32]:
         rng = np.random.default_rng(seed)
@@ -130,7 +130,7 @@ def image_of() -> Callable[..., NDArray[np.int32]]:
         side = int(np.ceil(adata.n_obs**0.5))
         places = np.zeros(side**2, dtype=np.int32)
         places[: len(ids)] = rng.permutation(ids)
-        # A border of one pixel around cells of 4 x 4.
+        # Cells have 4 x 4 pixels, and a border of one pixel around them.
         stamp = np.pad(np.ones((4, 4), dtype=np.int32), (0, 1))
         return np.kron(places.reshape(side, side), stamp)
 
@@ -139,7 +139,7 @@ def image_of() -> Callable[..., NDArray[np.int32]]:
 
 @pytest.fixture
 def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWidget]:
-    """Open the widget as the menu does, for trainings of three epochs."""
+    """Open the widget as from the menu, and set three epochs."""
 
     def open_() -> CentroidEncoderWidget:
         _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
@@ -152,7 +152,7 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
 @pytest.fixture
 def press(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, str], None]:
-    """Press a button of the trainer, and wait until what it begins is over."""
+    """Press a button of the trainer, and wait for the end of its job."""
 
     def run(widget: CentroidEncoderWidget, button: str) -> None:
         getattr(widget.trainer, button).click()
@@ -174,7 +174,7 @@ def train(press: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]
 
 @pytest.fixture
 def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
-    """Save the table, and wait until it is written."""
+    """Save the table, and wait until the file is written."""
 
     def run(widget: CentroidEncoderWidget, path: Path) -> None:
         widget.keep.save_table(path)
@@ -186,7 +186,7 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _settled() -> None:
-    """Spare the garbage collector what is imported: it is asked several times for each viewer."""
+    """Exclude imported modules from garbage collection, which runs several times per viewer."""
     import_module("centroid_encoder.viewer._widget")
     import_module("centroid_encoder.viewer.task")
     import_module("scanpy")

@@ -1,15 +1,20 @@
-"""The colours, texts and entries that a user sees."""
+"""The colours, texts and entries that a user sees, and the tables that a user opens."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.text import Text
 from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 
-from centroid_encoder.viewer.map.artists import Texts, Written
+from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.map.artists import Names, Written
 
 
 def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:
@@ -47,11 +52,18 @@ def entries(box: QComboBox) -> list[str]:
 
 def names_on(ax: Any) -> list[Written]:
     """Names that are in view on a panel of the map."""
-    (artist,) = (artist for artist in ax.artists if isinstance(artist, Texts))
+    (artist,) = (artist for artist in ax.artists if isinstance(artist, Names))
     return artist.written_names()[0]
 
 
-def title_of(ax: Any) -> Written:
+def title_of(ax: Any) -> Text:
     """Title of a panel of the map."""
-    (artist,) = (artist for artist in ax.artists if isinstance(artist, Texts))
-    return artist.written_title()
+    title: Text = ax.title
+    return title
+
+
+def open_table(catalog: Catalog, path: Path) -> Table:
+    """Read a table from a file and choose it."""
+    table = catalog.add(read_adata(path), path.name, path=path)
+    catalog.choose(table)
+    return table

@@ -1,4 +1,4 @@
-"""What npe2 finds of the plugin where it is installed, from this checkout and from a wheel."""
+"""The plugin as npe2 finds it, installed from this checkout and from a wheel."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def install(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("site")
     wheel = request.getfixturevalue("wheel")
     run("-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", folder, wheel)
-    # Without `site`, nothing leads from site-packages, where the dependencies are, to src.
+    # `-S` leaves out the link from site-packages to src; the dependencies are on the path.
     path = os.pathsep.join([str(folder), *map(sysconfig.get_path, ("purelib", "platlib"))])
     return Install(folder / PACKAGE.name, partial(run, "-S", PYTHONPATH=path))
 
@@ -91,7 +91,7 @@ print(json.dumps({
 """
 
 
-def test_is_found_with_all_it_offers(install: Install):
+def test_npe2_finds_all_contributions(install: Install):
     found = json.loads(install.python("-c", FOUND))
     assert Path(found["package"]).parent == install.package
     assert found["version"] == version(NAME)
@@ -116,7 +116,7 @@ def test_the_widget_is_imported_without_torch(install: Install):
 
 def test_manifest_is_linked_from_the_top():
     link = ROOT / "napari.yaml"
-    # Windows checks a link out as a file that holds its target.
+    # On Windows, a checked-out link is a file that contains its target.
     target = Path(os.readlink(link) if link.is_symlink() else link.read_text().strip())
     assert not target.is_absolute()
     assert (ROOT / target).resolve() == PACKAGE / "napari.yaml"
@@ -144,7 +144,7 @@ def test_the_wheel_has_all_files_and_metadata_for_the_hub_and_pypi(wheel: Path):
 
 
 def requirements(metadata: Message, extra: str) -> dict[str, set[str]]:
-    """Return what an install with this extra asks for: names, each with the extras asked of it."""
+    """Return the requirements of an install with this extra: names, each with its extras."""
     asked: dict[str, set[str]] = {}
     for requirement in map(Requirement, metadata.get_all("Requires-Dist", [])):
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):

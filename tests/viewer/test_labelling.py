@@ -16,6 +16,7 @@ from scipy import ndimage
 from skimage import data, filters, measure
 
 from centroid_encoder.viewer import CentroidEncoderWidget
+from tests.viewer.seen import open_table
 
 Act = Callable[..., None]
 KEY, LEFT = Qt.Key, Qt.MouseButton.LeftButton
@@ -115,6 +116,6 @@ def test_from_an_image_to_labels_a_map_and_back(
     # Another day.
     before = adata.obs["cell_type"].astype(object)
     again = open_layers()
-    again.data.open_file(tmp_path / "cells.h5ad")
+    open_table(again.catalog, tmp_path / "cells.h5ad")
     qtbot.mouseClick(again.label.start_button, LEFT)
     assert again.session.adata.obs["cell_type"].astype(object).equals(before)

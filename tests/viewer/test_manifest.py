@@ -21,7 +21,7 @@ def submenu(menu: QMenu, *path: str) -> QMenu:
 
 
 def entry(menu: QMenu) -> QAction:
-    """The one that is ours."""
+    """The entry of the plugin."""
     (action,) = [a for a in menu.actions() if a.text().endswith("(Centroid-Encoder)")]
     return action
 
@@ -46,7 +46,7 @@ def test_menu_entry_opens_and_hides_the_widget(viewer: Viewer, qtbot: QtBot, tit
     qtbot.waitUntil(lambda: widgets(viewer) == [widget])
 
 
-def test_every_entry_is_about_the_same_widget(viewer: Viewer, qtbot: QtBot):
+def test_all_menu_entries_open_the_same_widget(viewer: Viewer, qtbot: QtBot):
     layers = viewer.window.layers_menu
     entry(submenu(layers, "Visualize")).trigger()
     qtbot.waitUntil(lambda: len(widgets(viewer)) == 1)

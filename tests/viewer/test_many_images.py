@@ -1,4 +1,4 @@
-"""Several images whose ids begin anew, in one table: from opening them to the saved result."""
+"""Several images with the same ids in one table: from opening them to the saved result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytestqt.qtbot import QtBot
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
-from tests.viewer.seen import is_colored
+from tests.viewer.seen import is_colored, open_table
 
 
 class Study:
-    """Somebody who works with images in one table, and looks at each step whether all is well."""
+    """A widget with several images in one table, and checks of its state."""
 
     def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
         self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
@@ -33,7 +33,7 @@ class Study:
         return self.widget.catalog.table.adata
 
     def check(self, column: str, ids: str) -> None:
-        """Each cell is joined to its own label, in its own image."""
+        """Check that each cell is joined to its own label in its own image."""
         obs, joins = self.adata.obs, self.widget.catalog.joins
         joined = np.zeros(len(obs), dtype=int)
         for link, join in joins.items():
@@ -47,7 +47,7 @@ class Study:
         np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
 
     def marked(self) -> dict[str, set[int]]:
-        """Labels that are outlined, by the layer that the outline lies on."""
+        """Return the outlined labels of each layer."""
         layers = list(self.viewer.layers)
         found = {}
         for i, mark in enumerate(layers):
@@ -58,7 +58,7 @@ class Study:
         return found
 
     def walk(self, column: str, ids: str, n: int) -> set[str]:
-        """Click on misplaced cells, and return the images that they are in."""
+        """Click on misplaced cells, and return their images."""
         widget, seen = self.widget, set()
         widget.tabs.setCurrentWidget(widget.misplaced)
         table = widget.misplaced
@@ -80,7 +80,7 @@ def study(viewer: Viewer, open_widget: Callable[[], Any], qtbot: QtBot) -> Study
 
 @pytest.fixture
 def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> tuple[Any, AnnData]:
-    """Three images of different sizes, ids from 1 in each, and the table of all."""
+    """Three images of different sizes with ids from 1, and one table."""
     masks, parts = {}, []
     for i, n in enumerate((80, 100, 60)):
         adata = make_cells(n_obs=n, distance=1.0)
@@ -106,7 +106,7 @@ def test_three_images_from_opening_to_saving_and_back(
     cells.write_h5ad(tmp_path / "cells.h5ad")
     for name, mask in masks.items():
         viewer.add_labels(mask, name=f"{name}_mask")
-    widget.data.open_file(tmp_path / "cells.h5ad")
+    open_table(widget.catalog, tmp_path / "cells.h5ad")
     study.check("ImageName", "CellNb")
     assert len(widget.catalog.joins) == 3
     widget.form.label_key.value = "cell_type"
@@ -122,7 +122,7 @@ def test_three_images_from_opening_to_saving_and_back(
     widget.misplaced.label_box.setCurrentText("other")
     widget.misplaced.relabel_button.click()
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
-    # One image is closed, and opened again: the others keep their colours.
+    # An image is closed and opened again; the others keep their colours.
     viewer.layers.remove("B_mask")
     widget.catalog.refresh()
     assert is_colored(viewer, viewer.layers["A_mask"])
@@ -136,14 +136,14 @@ def test_three_images_from_opening_to_saving_and_back(
     assert len(widget.catalog.joins) == 3
     assert is_colored(viewer, viewer.layers["B_mask"])
     save(widget, tmp_path / "done.h5ad")
-    widget.data.open_file(tmp_path / "done.h5ad")
+    open_table(widget.catalog, tmp_path / "done.h5ad")
     study.check("ImageName", "CellNb")
     assert widget.result is not None
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
 
 
 def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
-    """A click of the mouse on a label."""
+    """Return the event of a click on a label."""
     from types import SimpleNamespace
 
     at = layer.data_to_world(np.argwhere(layer.data == label)[0])
@@ -154,7 +154,7 @@ def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
 
 
 def click(study: Study, made: Any) -> list[str]:
-    """Click, and return the names of the cells that are selected."""
+    """Click, and return the names of the selected cells."""
     study.widget.cells.clear()
     for callback in list(study.viewer.mouse_drag_callbacks):
         if getattr(callback, "__func__", None) is not None:
@@ -162,7 +162,7 @@ def click(study: Study, made: Any) -> list[str]:
     return study.adata.obs_names[study.widget.session.selected].tolist()
 
 
-def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Study) -> None:
+def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three: Any, study: Study) -> None:
     masks, cells = three
     viewer, widget = study.viewer, study.widget
     for name, mask in masks.items():
@@ -176,7 +176,7 @@ def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Stu
 
     a, c = viewer.layers["A_mask"], viewer.layers["C_mask"]
     looks = [(layer, layer.visible) for layer in viewer.layers]
-    # The cell of the uppermost visible layer with a cell there is picked.
+    # The topmost visible layer with a cell under the mouse counts.
     assert click(study, event(c, 7)) == cell("C", 7)
     for name in "BC":
         viewer.layers[f"{name}_mask"].visible = False
@@ -204,5 +204,5 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     assert table.loc["B"].to_dict() == counts.to_dict()
     classes.save_counts(tmp_path / "nowhere" / "counts.csv")
     assert "nowhere" in widget.message.text()
-    # Whole images are what is held out first.
+    # The column of images is the first choice of what is held out whole.
     assert widget.form.group_key.choices[:2] == (None, "ImageName")

@@ -14,9 +14,11 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 
 
-def test_a_notebook_gives_everything(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]):
+def test_all_arguments_can_be_given_in_a_notebook(
+    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]
+):
     image = image_of(cells)
-    # Nothing that could be guessed.
+    # No column has a usual name.
     cells.obs["kind"] = cells.obs.pop("cell_type")
     cells.obs["number"] = cells.obs.pop("cell_id")
     cells.obs["donor"] = pd.Categorical(["a", "b"] * 60)
@@ -39,11 +41,11 @@ def test_a_notebook_gives_everything(viewer: Viewer, cells: AnnData, image_of: C
     assert np.array_equal(widget.catalog.join.rows(cells.obs["number"]), np.arange(120))
 
 
-def test_layers_have_names_and_ids_are_guessed(
+def test_a_layer_is_given_by_name_and_ids_are_guessed(
     viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]
 ):
     viewer.add_labels(image_of(cells), name="nuclei")
-    # The viewer that is there.
+    # The current viewer is used.
     widget = ce.viewer.open(cells, labels="nuclei")
     assert widget.viewer is viewer
     assert widget.catalog.layer is viewer.layers["nuclei"]
@@ -51,7 +53,9 @@ def test_layers_have_names_and_ids_are_guessed(
     assert widget.form.label_key.value == "cell_type"
 
 
-def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Callable[..., AnnData]):
+def test_the_widget_opens_once_and_shows_the_last_table(
+    viewer: Viewer, make_cells: Callable[..., AnnData]
+):
     first, second = make_cells(), make_cells()
     widget = ce.viewer.open(viewer=viewer)
     assert widget.catalog.table is None
@@ -60,7 +64,7 @@ def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Call
         assert widget.catalog.table.adata is adata
     names = [widget.data.table_box.itemText(i) for i in range(widget.data.table_box.count())]
     assert names == ["notebook", "notebook [1]"]
-    # It stays as it is.
+    # Without a table, the widget does not change.
     assert ce.viewer.open(viewer=viewer) is widget
     assert widget.catalog.table.adata is first
 
@@ -75,7 +79,7 @@ def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Call
         ({"instance_key": "id"}, KeyError, "obs has no column 'id'"),
     ],
 )
-def test_what_there_is_not_is_said(
+def test_errors_name_what_is_missing(
     viewer: Viewer,
     cells: AnnData,
     unchanged: Any,

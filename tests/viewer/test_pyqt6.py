@@ -1,4 +1,4 @@
-"""The widget comes and goes in processes of their own: one has only one Qt binding."""
+"""Open and close the widget in other processes, since a process has only one Qt binding."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ print("done")
 
 
 def run(binding: str, script: str, *arguments: object) -> None:
-    # An exception in a slot ends a process with PyQt6; so does the collection of an object that
-    # Qt has deleted.
+    # PyQt6 ends the process after an exception in a slot, or if Python collects an object that Qt
+    # has deleted.
     options = ["-W", "error", "-W", "ignore::DeprecationWarning", "-c", START + script]
     result = subprocess.run(
         [sys.executable, *options, binding, *map(str, arguments)],
@@ -163,16 +163,18 @@ def run(binding: str, script: str, *arguments: object) -> None:
 pytestmark = pytest.mark.slow
 
 
-def test_pyqt6_opens_closes_floats_changes_its_theme_and_has_two_viewers() -> None:
+def test_the_widget_opens_and_closes_with_pyqt6() -> None:
     run("pyqt6", COMING_AND_GOING)
 
 
-def test_pyqt6_trains_and_is_closed_while_it_trains() -> None:
+def test_the_widget_trains_and_is_closed_during_a_training_with_pyqt6() -> None:
     run("pyqt6", TRAINING)
 
 
 @pytest.mark.parametrize("binding", ["pyqt6", "pyside6"])
 @pytest.mark.parametrize("cells", ["none", "cells"])
 @pytest.mark.timeout(900)
-def test_a_hundred_reopenings_leave_what_an_empty_dock_leaves(binding: str, cells: str) -> None:
+def test_a_hundred_reopenings_leave_no_more_objects_than_an_empty_dock(
+    binding: str, cells: str
+) -> None:
     run(binding, LEFT_BEHIND, max(10, cases(100)), cells)

@@ -1,4 +1,4 @@
-"""The room that the widget needs, and the keyboard in it."""
+"""The size that the widget needs, and its use with the keyboard."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_som
 
 
 def controls(widget: QWidget) -> list[QWidget]:
-    """Return the visible widgets with a size of their own."""
+    """Return the visible controls."""
     kinds = QLabel, QAbstractButton, QComboBox, QAbstractSpinBox, QLineEdit, QAbstractItemView
     return [one for kind in kinds for one in widget.findChildren(kind) if one.isVisible()]
 
 
 def cut_off(widget: QWidget) -> list[str]:
-    """Controls that are not inside of the widget, or narrower than their least width."""
+    """Return the controls that are partly outside the widget or narrower than their least width."""
     found = []
     for one in controls(widget):
         left = one.mapTo(widget, QPoint(0, 0)).x()
@@ -46,8 +46,8 @@ def cut_off(widget: QWidget) -> list[str]:
 
 
 def reached(widget: QWidget) -> list[QWidget]:
-    """What the key Tab goes to, in its order, from the first in the widget."""
-    # Not by `focusProxy`, which makes PySide6 6.11.3 delete widgets that are in use.
+    """Return the widgets that the Tab key reaches, in its order."""
+    # Do not call `focusProxy`: with PySide6 6.11.3, it deletes widgets that are in use.
     compound = [*widget.findChildren(QComboBox), *widget.findChildren(QAbstractSpinBox)]
     parts = {part for one in compound for part in one.findChildren(QWidget)}
     parts.update(widget.findChildren(QTabWidget))  # whose bar has the focus
@@ -60,7 +60,7 @@ def reached(widget: QWidget) -> list[QWidget]:
     return chain
 
 
-def test_all_controls_fit_have_a_name_and_are_reached_by_the_keyboard(
+def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
     open_widget: Callable[[], CentroidEncoderWidget],
     viewer: Viewer,
     make_cells: Callable[..., AnnData],

@@ -1,4 +1,4 @@
-"""Saving: a file holds the table that was saved, and a failure leaves the old file."""
+"""Saving: a file contains the saved table, and a failure leaves the old file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_table_or_a_view_is_read_back(
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_table_on_disk_stays_there(trained: ad.AnnData, tmp_path: Path) -> None:
+def test_a_backed_table_stays_on_disk(trained: ad.AnnData, tmp_path: Path) -> None:
     save_h5ad(trained, tmp_path / "cells.h5ad")
     backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     backed.obs["note"] = "new"
@@ -119,7 +119,7 @@ def test_a_csv_is_read_back(trained: ad.AnnData, tmp_path: Path) -> None:
     np.testing.assert_allclose(table[["ce_1", "ce_2"]], trained.obsm["X_ce"], rtol=1e-6)
     again = read_adata(tmp_path / "cells.csv")
     assert list(again.obs_names) == list(trained.obs_names)
-    # The results are no features of the next training.
+    # Results are not features of the next training.
     assert not [name for name in again.var_names if name.startswith("ce_")]
     np.testing.assert_allclose(again[:, trained.var_names].X, trained.X, rtol=1e-6)
     np.testing.assert_allclose(again.obs["ce_1"], trained.obsm["X_ce"][:, 0], rtol=1e-6)
@@ -145,7 +145,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(
 
 
 class Store:
-    """The parts of a SpatialData object that are used: its tables and its zarr folder."""
+    """The used parts of a SpatialData object: its tables and its zarr store."""
 
     def __init__(self, path: Path, adata: ad.AnnData, zarr_format: Any = 3) -> None:
         self.path: Path | None = path
@@ -174,7 +174,7 @@ class Store:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_table_in_a_store_is_replaced_and_nothing_else(
+def test_only_the_table_in_a_store_is_replaced(
     zarr_format: int, trained: ad.AnnData, unchanged: Unchanged, tmp_path: Path
 ) -> None:
     path = tmp_path / "tissue.zarr"
@@ -193,7 +193,7 @@ def test_a_table_in_a_store_is_replaced_and_nothing_else(
 
 
 @pytest.mark.parametrize("problem", ["memory", "remote", "replaced"])
-def test_a_store_that_does_not_hold_the_table_is_an_error(
+def test_a_store_without_the_table_is_an_error(
     problem: str, cells: ad.AnnData, tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "tissue.zarr", cells)

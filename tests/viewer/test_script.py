@@ -24,7 +24,7 @@ from centroid_encoder.viewer.session.relabeling import Relabeling
 
 
 def run(script: str, folder: Path) -> None:
-    """Run a script in a process of its own, on one thread like this one."""
+    """Run a script in another process, with one thread as here."""
     env = os.environ | {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -36,7 +36,7 @@ def in_file(path: Path, adata: ad.AnnData) -> Table:
 
 
 def calls(script: str) -> dict[str, ast.Call]:
-    """All calls of a script by the called function."""
+    """Return all calls of a script by the name of the function."""
     return {
         ast.unparse(node.func): node
         for node in ast.walk(ast.parse(script))
@@ -88,12 +88,12 @@ def test_a_check_follows_the_training(cells: ad.AnnData, fast: ce.CentroidEncode
     ce.tl.centroid_encoder(cells, "cell_type", n_components=4, model=fast, progress=False)
     both = as_python(in_file(Path("x.h5ad"), cells), "ce")
     assert both.index("ce.tl.centroid_encoder(") < both.index("ce.tl.cross_validate(")
-    # A map of four components is not drawn.
+    # A map with four components is not drawn.
     assert "ce.pl.voronoi" not in both
 
 
 @pytest.mark.slow
-def test_cells_that_were_placed_are_placed_again(
+def test_the_script_places_new_cells_again(
     cells: ad.AnnData, make_cells: Any, fast: ce.CentroidEncoder, tmp_path: Path
 ) -> None:
     ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
@@ -110,7 +110,7 @@ def test_cells_that_were_placed_are_placed_again(
 
 
 @pytest.mark.parametrize("store", ["tissue.zarr", None])
-def test_a_table_in_no_file_of_its_own(store: str | None) -> None:
+def test_a_table_without_a_file(store: str | None) -> None:
     sdata = SimpleNamespace(path=store and Path(store))
     table = Table(ad.AnnData(), "cells", None, "spatialdata", sdata=sdata, table_name="cells")
     script = as_python(table, "ce")
@@ -119,13 +119,13 @@ def test_a_table_in_no_file_of_its_own(store: str | None) -> None:
     assert ("# The table 'cells' is in no file" in script) == (store is None)
 
 
-# Any name of a file, a layer or a column
+# Any names of files, layers and columns
 
 names = st.text(st.characters(exclude_categories=[]), min_size=1).filter(lambda s: "\0" not in s)
 
 
 @given(name=names, label=names, group=names, is_file=st.booleans())
-def test_no_name_ends_its_quotes(name: str, label: str, group: str, is_file: bool) -> None:
+def test_names_are_quoted(name: str, label: str, group: str, is_file: bool) -> None:
     path = Path("folder") / f"x{name.replace('/', '')}.h5ad" if is_file else None
     adata = ad.AnnData(uns={"ce": {"params": {"label_key": label, "group_key": group}}})
     adata.uns["ce"] |= {"classes": ["a"], "centers": np.zeros((1, 2)), "model": MODEL}

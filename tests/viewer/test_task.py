@@ -1,4 +1,4 @@
-"""A job in a thread: which signals it emits, and when."""
+"""A job in a thread, and the signals that it emits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDLESS = 10**6
 
 @pytest.fixture(autouse=True)
 def _threads_end(qapp: Any) -> Iterator[None]:
-    """Check that no test leaves a thread at work."""
+    """Check that no thread is running after a test."""
     yield
     ended = QThreadPool.globalInstance().waitForDone(10_000)
     WorkerBase.await_workers(20_000)
@@ -45,7 +45,7 @@ def wait_for_thread() -> None:
 
 
 def training(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Callable[[], Job]:
-    """Return what makes a training."""
+    """Return a function that makes a training."""
     model = ce.CentroidEncoder(
         hidden=(16,), max_epochs=max_epochs, batch_size=32, **options.pop("model", {})
     )
@@ -66,7 +66,7 @@ class Listener:
         self.reports: list[Report] = []
         self.frames: list[Any] = []
         self.ends: list[Any] = []
-        """The job for `finished`, the exception for `failed`."""
+        """The jobs of `finished`, and the exceptions of `failed`."""
         self.threads: set[int] = set()
         self.task = Task(make, live=live)
         self.task.begun.connect(self.jobs.append)
@@ -85,40 +85,40 @@ def same_results(one: ad.AnnData, other: ad.AnnData) -> bool:
     return np.array_equal(one.obsm["X_ce"], other.obsm["X_ce"]) and one.obs.equals(other.obs)
 
 
-def test_it_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot: Any) -> None:
+def test_a_task_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot: Any) -> None:
     expected = cells.copy()
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32)
     ce.tl.centroid_encoder(expected, "cell_type", model=model, progress=False)
-    heard = Listener(training(cells))
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    listener = Listener(training(cells))
+    listener.task.start()
+    qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
     wait_for_thread()
-    assert heard.ends == heard.jobs
-    assert heard.threads == {threading.get_ident()}
-    assert heard.reports[-1].step == heard.reports[-1].n_steps == 8
-    assert heard.frames
-    assert not heard.task.is_running
+    assert listener.ends == listener.jobs
+    assert listener.threads == {threading.get_ident()}
+    assert listener.reports[-1].n_steps == 8
+    assert listener.frames
+    assert not listener.task.is_running
     assert "X_ce" not in cells.obsm
-    heard.jobs[0].write(cells)
+    listener.jobs[0].write(cells)
     assert same_results(cells, expected)
-    # It is too late to change anything.
-    heard.task.stop()
-    heard.task.cancel()
+    # After the end, stop and cancel do nothing.
+    listener.task.stop()
+    listener.task.cancel()
     deliver()
-    assert len(heard.ends) == 1
+    assert len(listener.ends) == 1
 
 
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
 def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: str) -> None:
     make = training(cells, ENDLESS, model={"placement": placement})
-    heard = Listener(make)
-    heard.task.start()
-    qtbot.waitUntil(lambda: any(report.step > 20 for report in heard.reports), timeout=60_000)
-    heard.task.stop()
-    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
-    assert heard.ends == heard.jobs
+    listener = Listener(make)
+    listener.task.start()
+    qtbot.waitUntil(lambda: any(report.step > 20 for report in listener.reports), timeout=60_000)
+    listener.task.stop()
+    qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
+    assert listener.ends == listener.jobs
     stopped, again = cells.copy(), cells.copy()
-    heard.jobs[0].write(stopped)
+    listener.jobs[0].write(stopped)
     n_epochs = len(stopped.uns["ce"]["history"])
     assert 20 < n_epochs < ENDLESS
 
@@ -129,27 +129,27 @@ def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: st
 
 
 @pytest.mark.parametrize("when", ["before it starts", "at once", "later", "after its end", "twice"])
-def test_cancel_ends_all_signals(
+def test_no_signal_is_emitted_after_cancel(
     cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, when: str
 ) -> None:
     with unchanged(cells):
-        heard = Listener(training(cells, 8 if when == "after its end" else ENDLESS))
+        listener = Listener(training(cells, 8 if when == "after its end" else ENDLESS))
         if when == "before it starts":
-            heard.task.cancel()
-        heard.task.start()
+            listener.task.cancel()
+        listener.task.start()
         if when in ("later", "twice"):
-            qtbot.waitUntil(lambda: len(heard.reports) > 3, timeout=60_000)
+            qtbot.waitUntil(lambda: len(listener.reports) > 3, timeout=60_000)
         if when == "after its end":
             wait_for_thread()
         if when == "twice":
-            heard.task.stop()
-        heard.task.cancel()
-        n = len(heard.reports), len(heard.frames)
+            listener.task.stop()
+        listener.task.cancel()
+        n = len(listener.reports), len(listener.frames)
         wait_for_thread()
         deliver()
-        assert (len(heard.reports), len(heard.frames)) == n
-        assert not heard.ends
-        assert not heard.task.is_running
+        assert (len(listener.reports), len(listener.frames)) == n
+        assert not listener.ends
+        assert not listener.task.is_running
 
 
 class Broken:
@@ -165,30 +165,30 @@ class Broken:
 
 @pytest.mark.parametrize("is_made", [False, True])
 @pytest.mark.parametrize("error", [ValueError("wrong"), RuntimeError("wrong"), KeyError("gone")])
-def test_errors_of_any_kind_arrive(qtbot: Any, error: Exception, is_made: bool) -> None:
+def test_all_kinds_of_errors_are_emitted(qtbot: Any, error: Exception, is_made: bool) -> None:
     def make() -> Broken:
         if not is_made:
             raise error
         return Broken(error)
 
-    heard = Listener(make)
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    listener = Listener(make)
+    listener.task.start()
+    qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
     wait_for_thread()
     deliver()
-    assert heard.ends == [error]
+    assert listener.ends == [error]
 
 
 def test_one_frame_waits_while_the_window_is_busy(cells: ad.AnnData, qtbot: Any) -> None:
-    heard = Listener(training(cells, ENDLESS))
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.frames), timeout=60_000)
-    n = len(heard.frames)
+    listener = Listener(training(cells, ENDLESS))
+    listener.task.start()
+    qtbot.waitUntil(lambda: bool(listener.frames), timeout=60_000)
+    n = len(listener.frames)
     time.sleep(5 * FRAME_PAUSE / 1000)
     QCoreApplication.processEvents()
-    assert len(heard.frames) <= n + 1
-    # Reports do not wait for frames, and frames go on.
-    n_reports = len(heard.reports)
-    qtbot.waitUntil(lambda: len(heard.frames) > n + 2, timeout=60_000)
-    assert len(heard.reports) > n_reports
-    heard.task.cancel()
+    assert len(listener.frames) <= n + 1
+    # Reports do not wait for frames, and more frames follow.
+    n_reports = len(listener.reports)
+    qtbot.waitUntil(lambda: len(listener.frames) > n + 2, timeout=60_000)
+    assert len(listener.reports) > n_reports
+    listener.task.cancel()

@@ -16,7 +16,7 @@ from skimage.io import imread
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
-from tests.viewer.seen import is_colored, seen_colors
+from tests.viewer.seen import is_colored, open_table, seen_colors
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_from_the_files_to_the_saved_result(
     labels = viewer.add_labels(image, name="labels_nucleus")
     before = labels.get_color(1)
     widget = open_widget()
-    widget.data.open_file(folder / "cells.h5ad")
+    open_table(widget.catalog, folder / "cells.h5ad")
     assert widget.data.joined_text.text() == (
         "6,072 cells; 0 without a label in the image; 0 labels without a row"
     )
@@ -61,12 +61,12 @@ def test_from_the_files_to_the_saved_result(
     shown = viewer.layers["selected cells"].data
     outlined, selected = set(image[np.asarray(shown) > 0]), set(adata.obs["cell_id"][is_ck])
     assert outlined <= selected
-    # Some cells are surrounded by others, and by the outline of all of them.
+    # A cell that is surrounded by selected cells has no outline.
     assert len(outlined) > 0.9 * len(selected)
 
     widget.cells.color_box.setCurrentText("label")
     assert is_colored(viewer, labels)
-    # One colour per class, the one that its map has; every class another.
+    # Each class has its own colour, which is that of the map.
     seen = seen_colors(viewer, labels, adata.obs["cell_id"])[:, :3]
     palette = label_colors(adata, "phenotype")
     expected = to_rgba_array([palette[name] for name in adata.obs["phenotype"]])

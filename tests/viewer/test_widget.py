@@ -25,7 +25,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_MAP
-from tests.viewer.seen import entries, is_colored, seen_colors, texts
+from tests.viewer.seen import entries, is_colored, open_table, seen_colors, texts
 
 Open = Callable[[], CentroidEncoderWidget]
 Train = Callable[[CentroidEncoderWidget], None]
@@ -35,7 +35,7 @@ MODEL = ce.CentroidEncoder(max_epochs=3)
 
 @pytest.fixture
 def add_cells(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]) -> Callable[[], Labels]:
-    """Add the layer of the cells, to which their table is attached."""
+    """Add the layer of the cells with their table in its metadata."""
     return lambda: viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
@@ -73,7 +73,7 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     assert not widget.cells.color_box.isEnabled()
     widget.train()
     assert widget.training is None
-    assert widget.message.text() == "There is no table to train on."
+    assert widget.message.text() == "Choose a table and the column of its classes first."
 
 
 # -- training ------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_results_are_those_of_the_function(
     arguments["layer"] = "other"
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False, **arguments)
     for adata in (cells, expected):
-        # Not equal to itself.
+        # NaN is not equal to itself.
         for values in (adata.layers["other"], adata.obsm["X_ce"]):
             np.nan_to_num(values, copy=False)
     assert_equal(cells, expected, exact=True)
@@ -107,7 +107,7 @@ def test_results_are_those_of_the_function(
     assert widget.message.kind != "error"
 
 
-def test_the_map_unfolds_live_and_stop_keeps_it(
+def test_live_frames_are_drawn_and_stop_keeps_the_map(
     widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
 ):
     widget.form.max_epochs.value = 100_000
@@ -150,7 +150,7 @@ def test_errors_are_one_readable_line(
 ):
     widget, adata = open_widget(), make_cells()
     widget.show_table(adata, label_key="cell_type")
-    # As in a notebook, where the widget does not hear of it.
+    # The labels are changed in a notebook, which the widget does not notice.
     adata.obs["cell_type"] = pd.Categorical([None] * 120)
     with unchanged(adata):
         train(widget)
@@ -159,7 +159,7 @@ def test_errors_are_one_readable_line(
     assert widget.trainer.train_button.isEnabled()
     (note,) = notified
     assert note.message == widget.message.text()
-    # That would come with a traceback.
+    # An `ErrorNotification` would show a traceback.
     assert not isinstance(note, ErrorNotification)
 
 
@@ -183,7 +183,7 @@ def test_missing_values_show_their_field(
 # -- results that are there ----------------------------------------------------------------------
 
 
-def test_labels_that_have_changed_since_are_said(
+def test_a_message_says_that_labels_have_changed(
     add_cells: Callable[[], Labels], open_widget: Open, cells: AnnData, unchanged: Any
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, progress=False)
@@ -198,7 +198,7 @@ def test_labels_that_have_changed_since_are_said(
         assert NO_MAP in texts(widget)
 
 
-def test_of_a_result_of_three_dimensions_two_are_drawn(
+def test_two_of_three_dimensions_are_drawn(
     add_cells: Callable[[], Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, n_components=3, progress=False)
@@ -206,7 +206,7 @@ def test_of_a_result_of_three_dimensions_two_are_drawn(
     widget = open_widget()
     drawn, box = widget.map.canvas.map, widget.map.axes_box
     assert entries(box) == ["components 1, 2", "components 1, 3", "components 2, 3"]
-    # There are no regions in space.
+    # Regions are drawn only in two dimensions.
     assert box.isVisible()
     assert not widget.map.regions_box.isVisible()
     for i, axes in enumerate([[0, 1], [0, 2], [1, 2]]):
@@ -243,7 +243,7 @@ def test_colors_are_the_same_everywhere(
     assert not is_colored(viewer, layer)
 
 
-def test_a_selection_in_the_map_marks_the_layer_and_back(
+def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
 ):
     layer = viewer.layers["nuclei"]
@@ -267,7 +267,7 @@ def test_a_selection_in_the_map_marks_the_layer_and_back(
     assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))
 
 
-def test_the_wheel_changes_no_field_that_it_passes(trained: CentroidEncoderWidget):
+def test_the_wheel_does_not_change_fields_without_focus(trained: CentroidEncoderWidget):
     trained.misplaced.setFocus()
     fields = [*trained.findChildren(QComboBox), *trained.findChildren(QAbstractSpinBox)]
     assert len(fields) > 8
@@ -317,7 +317,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert widget.result.label_key == label_key
     before, labels = counts(widget), cells.obs[label_key].copy()
     relabel("mast cell")
-    # In the counts, the map and the layer, in a colour of its own.
+    # The counts, the map and the layer show the class, in its own colour.
     qtbot.wait(1)
     assert cells.obs[label_key].equals(labels)
     assert counts(widget)["mast cell"] == 2
@@ -339,7 +339,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert color not in colors_of(viewer, layer, cells.obs["cell_id"])
     widget.misplaced.redo_button.click()
     save(widget, tmp_path / "cells_ce.h5ad")
-    widget.data.open_file(tmp_path / "cells_ce.h5ad")
+    open_table(widget.catalog, tmp_path / "cells_ce.h5ad")
     assert widget.session.adata is not cells
     assert counts(widget)["mast cell"] == 2
     assert widget.classes.rows[-1].color == color
@@ -354,7 +354,7 @@ def test_model_and_figures_can_be_saved(
     keep.save_model(tmp_path / "map.safetensors")
     qtbot.waitUntil(lambda: keep.task is None, timeout=60_000)
     model = ce.load(tmp_path / "map.safetensors")
-    # Training cells are placed by networks that have not seen them.
+    # Leave out training cells: in the table, networks that have not seen them placed them.
     others = cells[cells.obs["ce_split"] != "train"]
     assert np.array_equal(model.transform(others.to_df()), others.obsm["X_ce"])
     keep.save_figure(tmp_path / "map.png")
@@ -374,7 +374,7 @@ def test_model_and_figures_can_be_saved(
 
 @pytest.fixture
 def begin(qtbot: QtBot) -> Train:
-    """Begin a training that would never end, and wait for its first frame and epoch."""
+    """Start an endless training, and wait for its first frame and epoch."""
 
     def run(widget: CentroidEncoderWidget) -> None:
         widget.form.max_epochs.value = 100_000
@@ -402,7 +402,7 @@ def end(qtbot: QtBot) -> Train:
     return run
 
 
-def test_a_result_goes_to_the_table_that_was_trained(
+def test_a_result_is_written_into_the_table_that_was_trained_on(
     widget: CentroidEncoderWidget,
     begin: Train,
     end: Train,
@@ -423,7 +423,7 @@ def test_a_result_goes_to_the_table_that_was_trained(
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
 
 
-def test_cells_that_change_while_training_get_no_results_of_others(
+def test_cells_that_change_during_a_training_get_no_results(
     widget: CentroidEncoderWidget, begin: Train, end: Train, cells: AnnData, unchanged: Any
 ):
     begin(widget)
@@ -433,7 +433,7 @@ def test_cells_that_change_while_training_get_no_results_of_others(
     assert "have changed since they were read" in widget.message.text()
 
 
-def test_nothing_of_a_removed_layer_stays(
+def test_a_removed_layer_leaves_nothing_behind(
     trained: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
 ):
     trained.cells.color_box.setCurrentText("label")
@@ -450,7 +450,7 @@ def test_nothing_of_a_removed_layer_stays(
 # -- tables of others ----------------------------------------------------------------------------
 
 
-def test_a_table_of_spatialdata_gets_the_result(
+def test_a_result_is_written_into_a_table_of_spatialdata(
     viewer: Viewer, open_widget: Open, train: Train, cells: AnnData, image_of: Callable[..., Any]
 ):
     image = image_of(cells)
@@ -477,7 +477,7 @@ def test_a_table_of_spatialdata_gets_the_result(
     assert_equal(cells, expected, exact=True)
 
 
-def test_results_are_merged_into_features(
+def test_results_are_added_to_the_features_of_a_layer(
     viewer: Viewer, open_widget: Open, train: Train, cells: AnnData, image_of: Callable[..., Any]
 ):
     image = image_of(cells)
@@ -492,7 +492,7 @@ def test_results_are_merged_into_features(
     train(widget)
     adata = widget.catalog.table.adata
     assert list(layer.features) == [*before, "ce_split", "ce_label", "CE1", "CE2"]
-    # The result is still on the screen once napari has told of the new columns.
+    # The result is still shown after the event for the new columns.
     widget.catalog.refresh()
     assert widget.result is not None
     assert np.array_equal(widget.map.canvas.map.scene.points, adata.obsm["X_ce"])

@@ -1,4 +1,4 @@
-"""Save tables, models and figures: as a whole, or not at all."""
+"""Save tables, models and figures, completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ StrPath = str | os.PathLike[str]
 
 
 def snapshot(adata: AnnData) -> AnnData:
-    """Return a table to write, which shares the arrays of `adata` but not its data frames.
+    """Return a copy to write, which shares the arrays of `adata` but not its data frames.
 
-    anndata's writers turn strings into categories; `adata` itself stays as it is.
+    Its strings become categories, as anndata's writers do; `adata` itself does not change.
     """
     if adata.isbacked:
         adata = adata.to_memory()
     parts = ("uns", "obsm", "varm", "obsp", "varp", "layers")
     shared = {part: dict(getattr(adata, part)) for part in parts}
-    shared["layers"].pop(None, None)  # anndata 0.13 lists X there as well
+    shared["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
     frames = {"obs": adata.obs.copy(), "var": adata.var.copy()}
     copy = AnnData(adata.X, **frames, raw=adata.raw, **shared)
     copy.strings_to_categoricals()
@@ -47,7 +47,7 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
 
 
 def save_zarr(adata: AnnData, path: StrPath) -> None:
-    """Write a ``.zarr`` store; only a store of an AnnData is replaced."""
+    """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
     import zarr
 
     path, version = check_store_target(path)
@@ -103,7 +103,7 @@ def save_table(table: Table) -> None:
         before = zarr.open_group(folder, mode="r")
         group = _write_zarr(new, table.adata, before.metadata.zarr_format)
         annotated = table.adata.uns.get("spatialdata_attrs", {})
-        # Lists of regions may be arrays.
+        # A list of regions may be stored as an array.
         attrs = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in annotated.items()}
         own = {k: v for k, v in before.attrs.items() if not k.startswith("encoding-")}
         group.attrs.update(own | attrs)
@@ -112,19 +112,19 @@ def save_table(table: Table) -> None:
 
 
 def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
-    """Write a new store in a version of the zarr format."""
+    """Write an AnnData into a new store, in a version of the zarr format."""
     import zarr
 
     group = zarr.open_group(folder, mode="w", zarr_format=version)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
         write_elem(group, "/", snapshot(adata))
-    # `group` lacks the attributes that anndata has written.
+    # Open it again: `group` lacks the attributes that anndata has written.
     return zarr.open_group(folder, mode="r+")
 
 
 def save_model(adata: AnnData, key: str, path: StrPath) -> None:
-    """Write the map `key` as ``.safetensors``. A KeyError if there is none."""
+    """Write the map `key` as ``.safetensors``; raise a KeyError if there is none."""
     path = check_target(path, ".safetensors")
     model = tl.fitted_model(adata, key, device="cpu")
     with writing(path):
@@ -132,7 +132,7 @@ def save_model(adata: AnnData, key: str, path: StrPath) -> None:
 
 
 def save_figure(figure: Figure, path: StrPath) -> None:
-    """Write a figure in the format of the file's ending."""
+    """Write a figure in the format of the file extension."""
     path = check_target(path, *(f".{name}" for name in FORMATS))
     with writing(path), replacing(path) as beside:
         write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=None)

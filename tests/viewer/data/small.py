@@ -14,7 +14,7 @@ from centroid_encoder.viewer.data.catalog import Catalog
 
 
 def table(**columns: Any) -> AnnData:
-    """Table with these columns; its cells are called c0, c1 and so on."""
+    """Table with these columns and the cells c0, c1 and so on."""
     n_obs = len(next(iter(columns.values())))
     index = [f"c{i}" for i in range(n_obs)]
     columns = {name: np.asarray(v) if isinstance(v, list) else v for name, v in columns.items()}
@@ -22,7 +22,7 @@ def table(**columns: Any) -> AnnData:
 
 
 def labels(ids: Any, **options: Any) -> Labels:
-    """Image with two pixels of each label, in this order, and background around them."""
+    """Image with two pixels of each label, in this order, surrounded by background."""
     image = np.pad(np.repeat(np.asarray(ids)[None, :], 2, axis=0), 1)
     return Labels(image, **options)
 
@@ -32,7 +32,7 @@ def points(n: int, **options: Any) -> Points:
 
 
 def catalog_of(adata: AnnData, *layers: Layer) -> Catalog:
-    """Catalog in which a table is chosen."""
+    """Catalog with a chosen table."""
     catalog = Catalog(LayerList(layers))
     catalog.connect()
     catalog.choose(catalog.add(adata, "cells"))

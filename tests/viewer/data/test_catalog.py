@@ -1,4 +1,4 @@
-"""What there is to choose from in a viewer, and what is chosen; no window is needed for it."""
+"""The catalog of tables and layers; no window is needed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ImageOf = Callable[..., NDArray[np.int32]]
 Make = Callable[..., AnnData]
 
 
-class Heard(list[str]):
-    """Names of a catalog's events, in their order."""
+class Emitted(list[str]):
+    """Names of the signals of a catalog, in the order of emission."""
 
     def __init__(self, catalog: Catalog) -> None:
         for name in ("listed", "table_changed", "link_changed", "stirred", "painted"):
@@ -55,35 +55,35 @@ def nuclei(cells: AnnData, image_of: ImageOf) -> Labels:
     return Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
-def test_events_of_layers_are_followed_until_the_end(
+def test_layer_events_are_handled_until_disconnect(
     layers: LayerList, catalog: Catalog, nuclei: Labels
 ) -> None:
-    heard = Heard(catalog)
+    emitted = Emitted(catalog)
     layers.append(nuclei)
-    assert "stirred" in heard.take()
+    assert "stirred" in emitted.take()
     catalog.refresh()
-    assert heard.take() == ["table_changed", "link_changed", "listed"]
+    assert emitted.take() == ["table_changed", "link_changed", "listed"]
     catalog.refresh()
-    assert heard.take() == ["listed"]
+    assert emitted.take() == ["listed"]
     changes = {"name": "renamed", "features": {"area": [1.0]}, "metadata": {"other": 1}}
     for name, value in changes.items():
         setattr(nuclei, name, value)
-        assert set(heard.take()) == {"stirred"}
+        assert set(emitted.take()) == {"stirred"}
     catalog.refresh()
     catalog.disconnect()
-    heard.take()
+    emitted.take()
     layers.remove(nuclei)
-    assert heard.take() == []
+    assert emitted.take() == []
 
 
-def test_drawings_of_our_own_change_nothing(
+def test_layers_that_the_widget_draws_are_ignored(
     layers: LayerList, catalog: Catalog, nuclei: Labels
 ) -> None:
     drawing = Labels(nuclei.data, metadata={DRAWN: True})
     layers.extend([nuclei, drawing])
-    heard = Heard(catalog)
+    emitted = Emitted(catalog)
     drawing.data, drawing.name = drawing.data + 1, "colours"
-    assert heard.take() == []
+    assert emitted.take() == []
 
 
 def test_a_join_stays_the_same_object_until_its_layer_is_painted(
@@ -92,24 +92,24 @@ def test_a_join_stays_the_same_object_until_its_layer_is_painted(
     photo = Image(np.zeros((4, 4)))
     layers.extend([nuclei, photo])
     catalog.refresh()
-    join, heard = catalog.join, Heard(catalog)
+    join, emitted = catalog.join, Emitted(catalog)
     assert join is not None
     assert join.joined.all()
     photo.data = np.ones((4, 4))
-    assert heard.take() == []
+    assert emitted.take() == []
     catalog.join_again()
     assert catalog.join is join
-    heard.take()
+    emitted.take()
     gone = int(nuclei.data[0, 0])
     nuclei.fill((0, 0), 0)
-    assert "painted" in heard.take()
+    assert "painted" in emitted.take()
     catalog.join_again()
-    assert heard.take() == ["link_changed"]
+    assert emitted.take() == ["link_changed"]
     assert catalog.join is not None
     assert catalog.join.rows([gone]).tolist() == [-1]
 
 
-def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
+def test_a_removed_table_is_replaced_by_the_next_one_of_its_layer(
     layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make, image_of: ImageOf
 ) -> None:
     adata = make_cells()
@@ -122,7 +122,7 @@ def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
     assert catalog.table is not None
     assert catalog.table.adata is replaced
     layers.remove(second)
-    # A task that ends may choose a table before the catalog looks again.
+    # At the end of a task, a table can be chosen before the catalog is refreshed.
     catalog.choose(catalog.table)
     assert catalog.link is None
     catalog.refresh()
@@ -132,7 +132,7 @@ def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
     assert (catalog.table, catalog.link) == (None, None)
 
 
-def test_a_file_stays_when_its_layer_is_closed_and_leaves_memory_when_it_is_closed(
+def test_a_file_stays_when_its_layer_is_closed_and_is_freed_when_it_is_closed(
     layers: LayerList, catalog: Catalog, nuclei: Labels, tmp_path: Path
 ) -> None:
     nuclei.metadata = {"adata": nuclei.metadata["adata"].copy(), "path": tmp_path / "cells.h5ad"}
@@ -150,7 +150,7 @@ def test_a_file_stays_when_its_layer_is_closed_and_leaves_memory_when_it_is_clos
     assert (catalog.tables, adata()) == ([], None)
 
 
-def test_choices_last_for_a_table(
+def test_the_choices_for_a_table_are_kept(
     layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
 ) -> None:
     layers.extend([nuclei, other := Labels(nuclei.data.copy(), name="other")])
@@ -199,7 +199,7 @@ def test_label_pixels_are_read_once_until_they_change(
     assert len(reads) == 1
 
 
-def test_lazy_labels_are_joined_when_their_ids_come(
+def test_lazy_labels_are_joined_when_their_ids_have_been_read(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:
     begun: list[Any] = []
@@ -211,7 +211,7 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     assert catalog.absence() == "120 cells; reading the labels of slide …"
     assert [one for one, _ in begun] == [layer]
     layer.data = da.from_array(image[::-1])
-    # The ids of pixels that are gone are not taken.
+    # Ids of replaced pixels are ignored.
     begun[0][1].set_result(label_ids(image))
     catalog.take_ids(begun[0][1])
     assert catalog.joins == {}

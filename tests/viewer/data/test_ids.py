@@ -1,4 +1,4 @@
-"""Ids of layers and of tables, and the columns and layers that are guessed."""
+"""Ids of layers and tables, and guesses of columns and layers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ IDS = [3, 2**40, 0, 12]
     ],
     ids=lambda column: str(column.dtype),
 )
-def test_whole_numbers_are_read_however_they_are_written(column: pd.Series) -> None:
+def test_whole_numbers_of_any_type_are_read(column: pd.Series) -> None:
     values = whole_numbers(column, "obs['id']")
     assert values.tolist() == IDS
     assert values.dtype == "Int64"
@@ -72,7 +72,7 @@ def test_whole_numbers_are_read_however_they_are_written(column: pd.Series) -> N
         ([True, False], "(True|False)"),
     ],
 )
-def test_what_is_no_whole_number_is_named(values: Any, shown: str) -> None:
+def test_an_error_names_the_value_that_is_no_whole_number(values: Any, shown: str) -> None:
     with pytest.raises(ValueError, match=rf"obs\['id'\] holds {shown}"):
         whole_numbers(pd.Series(values), "obs['id']")
 
@@ -94,7 +94,7 @@ def id_column(adata: AnnData, layer: Layer) -> str | None:
         ({"number": [4, 7]}, None),
         ({"cell_id": ["aab-1", "aac-1"], "label": [4, 7]}, "label"),
         ({"label": ["B", "T"], "object_id": [4, 7]}, "object_id"),
-        # Classes are no ids, and neither are numbers of rows.
+        # Classes and row numbers are not ids.
         ({"label": [1, 2] * 20, "id": range(40)}, "id"),
         ({"index": range(3), "cell": [4, 7, 90]}, "cell"),
     ],
@@ -130,7 +130,7 @@ def test_ids_of_points() -> None:
 def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_labels() -> None:
     layers = [labels([4, 7]), labels([4, 7, 9]), labels([30]), labels([4, 7, 9, 10])]
     assert catalog_of(table(cell_id=[4, 7, 9, 12]), *layers).layer is layers[1]
-    # A few ids that agree are no evidence.
+    # A few equal ids are not enough.
     catalog = catalog_of(table(cell_id=range(1, 31)), labels(range(28, 60)))
     assert catalog.link is None
     assert catalog.absence() == (
@@ -138,7 +138,7 @@ def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_lab
     )
 
 
-def test_points_of_the_table_give_way_to_labels_with_most_of_its_cells() -> None:
+def test_labels_with_most_of_the_cells_come_before_the_points_of_the_table() -> None:
     adata = table(cell_id=[4, 7, 9, 12])
     own = points(4, features={"cell": adata.obs_names}, metadata={"adata": adata})
     few, most = labels([4, 7]), labels([4, 7, 9])

@@ -1,4 +1,4 @@
-"""Many images whose ids repeat, in one table: nothing is ever attributed to the wrong one."""
+"""Several images in one table, with the same ids: each cell is joined in its own image."""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ def shown(catalog: Catalog) -> dict[str, object]:
         ],
         ("image_001", [1, 2, 12], 1),
         ("cells", ["cells", "nuclei"], "cells"),
-        # Several images, or none.
+        # The name matches several images, or none.
         ("A_mask", ["A.tiff", "A.png"], None),
         ("A_mask", ["B.tiff", "AB.tiff"], None),
     ],
 )
-def test_layers_have_names_of_images(name: str, values: list[object], expected: object) -> None:
+def test_the_image_of_a_layer_is_found_by_its_name(
+    name: str, values: list[object], expected: object
+) -> None:
     layer = labels([1], name=name)
     assert images_by_name([layer], values) == ({} if expected is None else {layer: expected})
 
 
-def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() -> None:
+def test_each_image_has_its_layer_and_the_user_can_choose_another() -> None:
     sizes = {"A_mask": 30, "B_mask": 40, "right": 25, "B_cells": 40}
     layers = [labels(range(1, n + 1), name=name) for name, n in sizes.items()]
     catalog = catalog_of(study("A.tiff", "B.tiff", "C.tiff"), *layers)
@@ -64,7 +66,7 @@ def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() 
     assert shown(catalog) == {"A_mask": "C.tiff", "B_cells": "B.tiff"}
     catalog.show_image("B.tiff", None)
     assert shown(catalog) == {"A_mask": "C.tiff"}
-    # Ids that are in every image cannot be those of one layer.
+    # One layer cannot show ids that repeat in each image.
     catalog.show_image(None, layers[1])
     assert "gives several cells the same label: 1, 2, 3" in str(catalog.faults)
     catalog.choose_image_column("")
@@ -73,7 +75,7 @@ def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() 
     assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")
 
 
-def test_one_layer_may_show_all_images_if_their_ids_differ() -> None:
+def test_one_layer_can_show_all_images_if_their_ids_differ() -> None:
     adata = study("A", "B", "C")
     adata.obs["ObjectNumber"] = range(1, 96)
     catalog = catalog_of(adata, labels(range(1, 96), name="whole"))
@@ -89,7 +91,7 @@ LAYERS = ["{}_mask", "{}", "cell mask {}", "{}.tif [1]"]
 
 
 def image_of(ids: list[int], turn: int) -> np.ndarray:
-    """A picture of cells: no two images have the same pixels."""
+    """Image of cells; no two images have the same pixels."""
     image = np.zeros((4, 2 * len(ids) + 3), dtype=np.int32)
     image[1, 1 : 2 * len(ids) : 2] = ids
     image[2, -1 - turn :] = 0
@@ -111,7 +113,7 @@ class Study:
             if data.draw(st.booleans(), "all"):
                 known = labels
             self.images[name] = image_of(labels, turn)
-            # Id 1 is in each image.
+            # Each image has the id 1.
             rows += [(form.format(name), i) for i in sorted({1, *known})]
         self.truth = [rows[i] for i in data.draw(st.permutations(range(len(rows))), "order")]
         self.name_of = {form.format(name): name for name in names}
@@ -135,7 +137,7 @@ class Study:
         self.layers.append(layer)
 
     def change(self) -> None:
-        """Change a layer, or what it shows by the choice of the user."""
+        """Change a layer, or choose what it shows."""
         layer = self.data.draw(st.sampled_from(list(self.layers)), "layer")
         how = self.data.draw(st.sampled_from(["close", "rename", "show", "choose", "paint"]))
         ids = np.unique(layer.data)[1:]
@@ -152,7 +154,7 @@ class Study:
             layer.data = np.where(layer.data == ids[0], 0, layer.data)
 
     def hide(self) -> None:
-        """Choose that an image, or the table, is in no layer."""
+        """Choose that no layer shows an image or the table."""
         image = self.data.draw(st.sampled_from([None, *self.catalog.images()]), "hide")
         if image is None:
             self.catalog.choose_layer(None)
@@ -160,11 +162,11 @@ class Study:
             self.catalog.show_image(image.value, None)
 
     def called(self, name: str) -> str:
-        """Name of a layer: that of its image, or one of no image."""
+        """Name of a layer, which matches its image or no image."""
         return self.data.draw(st.sampled_from([*LAYERS, "mask", "Labels"]), "name").format(name)
 
     def check(self) -> None:
-        """Each joined row is a cell of the image that the layer shows, and its own label there."""
+        """Check that each joined row is joined to its own label in its own image."""
         shown: set[int] = set()
         for link, join in self.catalog.joins.items():
             assert link.layer in self.layers
@@ -178,7 +180,7 @@ class Study:
                 assert join.rows([number]).tolist() == [row]
             for number in present - set(join.ids[rows].tolist()):
                 assert join.rows([number]).tolist() == [-1]
-            # A cell is in one layer.
+            # No cell is in two layers.
             assert not shown & set(rows.tolist())
             shown |= set(rows.tolist())
         for image in self.catalog.images():
@@ -188,7 +190,7 @@ class Study:
 
 @settings(deadline=None, max_examples=cases(60))
 @given(data=st.data())
-def test_nothing_is_attributed_to_the_wrong_image(data: st.DataObject) -> None:
+def test_no_cell_is_joined_in_the_wrong_image(data: st.DataObject) -> None:
     study = Study(data)
     for _ in range(data.draw(st.integers(1, 8), "steps")):
         steps = [study.open, study.hide, *[study.change] * (3 if study.layers else 0)]

@@ -37,8 +37,8 @@ def join(
 # -- labels --------------------------------------------------------------------------------------
 
 
-def test_rows_are_found_by_id_whatever_their_order() -> None:
-    # Gaps, shuffled rows, filtered rows, a row without a label and a label without a row.
+def test_rows_are_found_by_id_in_any_order() -> None:
+    # The ids have gaps and are not sorted; one row has no label, and one label no row.
     found = join(table(cell_id=[90, 4, 7, 55]), labels([4, 7, 8, 90]))
     assert found.joined.tolist() == [True, True, True, False]
     assert found.ids[:3].tolist() == [90, 4, 7]
@@ -46,8 +46,8 @@ def test_rows_are_found_by_id_whatever_their_order() -> None:
     assert str(found) == "4 cells; 1 without a label in the image; 1 label without a row"
 
 
-def test_background_and_ids_that_the_image_cannot_hold_are_no_cells() -> None:
-    # As uint8, 260 would be 4, and −252 too.
+def test_background_and_ids_outside_the_dtype_are_not_cells() -> None:
+    # As uint8, 260 and −252 would both be 4.
     found = join(table(cell_id=[0, 260, 4, -252]), labels(np.array([4], np.uint8)))
     assert found.joined.tolist() == [False, False, True, False]
     assert found.rows([0, 4]).tolist() == [-1, 2]
@@ -63,7 +63,7 @@ KINDS: list[Callable[[list[int]], Any]] = [
 
 @settings(deadline=None, max_examples=cases(40))
 @given(data=st.data())
-def test_a_row_is_joined_to_the_id_it_names_in_its_image_or_to_none(data: st.DataObject) -> None:
+def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data: st.DataObject) -> None:
     cells = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
     named = data.draw(st.lists(cells, max_size=30, unique=True), "rows: image and id")
     adata = table(
@@ -79,7 +79,7 @@ def test_a_row_is_joined_to_the_id_it_names_in_its_image_or_to_none(data: st.Dat
             found = join(adata, layer, image=region, column="region")
             row = {i: at for at, (r, i) in enumerate(named) if r == region and i in image and i}
             assert found.joined.tolist() == [at in row.values() for at in range(len(named))]
-            # Labels are their own ids, and points have an index each.
+            # The id of a label is its value, and that of a point its index.
             wanted = ids if isinstance(layer, Labels) else range(len(keys))
             assert found.rows(wanted).tolist() == [row.get(i, -1) for i in ids]
             at = np.flatnonzero(found.joined)
@@ -89,20 +89,20 @@ def test_a_row_is_joined_to_the_id_it_names_in_its_image_or_to_none(data: st.Dat
             assert found.n_unmatched_ids == n_ids - len(row)
 
 
-# -- what is wrong -------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("id_column", "column", "message"),
     [
-        (None, None, "no column of the table has a name of ids; choose the column"),
+        (None, None, "no column of the table has a usual name for ids"),
         ("gone", None, "obs has no column 'gone'"),
         ("cell_id", "gone", "obs has no column 'gone'"),
         ("area", None, r"obs\['area'\] holds 3.5, which is no label"),
         (OBS_NAMES, None, "obs_names holds '(a1|b1)'"),
     ],
 )
-def test_links_that_join_nothing_say_why(
+def test_an_error_says_why_a_link_has_no_ids(
     id_column: str | None, column: str | None, message: str
 ) -> None:
     adata = table(cell_id=[4, 7], area=[3.5, 1.0])
@@ -111,7 +111,7 @@ def test_links_that_join_nothing_say_why(
         join(adata, labels([4, 7], name="nuclei"), id_column, column and "a", column)
 
 
-def test_repeated_ids_are_named_with_what_to_do() -> None:
+def test_an_error_names_repeated_ids_and_what_to_do() -> None:
     adata = table(cell_id=[4, 7, 4, 7, 8, 8, 9, 9, 0, 0], region=list("aabb" + "abababa"[:6]))
     message = (
         r"gives several cells the same label: 4, 7, 8 and 1 more; choose another column of ids"
@@ -130,20 +130,20 @@ def test_repeated_ids_are_named_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     "told", [{"features": {"cell_id": [7, 4, 9]}}, {"metadata": {"indices": [7, 4, 9]}}]
 )
-def test_shapes_are_joined_as_points_are(told: dict[str, Any]) -> None:
+def test_shapes_are_joined_like_points(told: dict[str, Any]) -> None:
     layer = shapes(3, **told)
     found = join(table(cell_id=[4, 7, 5]), layer)
     assert found.rows([0, 1, 2]).tolist() == [1, 0, -1]
     assert str(found) == "3 cells; 1 without a shape in the layer; 1 shape without a row"
     with pytest.raises(ValueError, match=r"several shapes have the id 4; give every shape its own"):
         join(table(cell_id=[4, 7]), shapes(3, features={"cell_id": [4, 7, 4]}))
-    # Indices of shapes that are gone are not believed.
+    # Indices are ignored if their number is not that of the shapes.
     with pytest.raises(ValueError, match="give the layer a feature 'cell_id'"):
         join(table(cell_id=[4, 7]), shapes(2, metadata={"indices": [7, 4, 9]}))
 
 
-def test_points_by_names_and_by_ids_that_are_no_numbers() -> None:
-    # As the reader makes them: cells without coordinates have no point.
+def test_points_are_joined_by_names_and_by_ids_that_are_text() -> None:
+    # The reader makes such points: cells without coordinates have none.
     found = join(table(cell_id=[4, 7, 5]), points(2, features={"cell": ["c2", "c0"]}), OBS_NAMES)
     assert found.rows([0, 1]).tolist() == [2, 0]
     assert found.joined.tolist() == [True, False, True]
@@ -151,20 +151,20 @@ def test_points_by_names_and_by_ids_that_are_no_numbers() -> None:
     assert join(table(cell_id=["a", "b", "x"]), layer).rows([0, 1, 2]).tolist() == [1, -1, 0]
 
 
-def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
+def test_points_without_ids_are_joined_only_to_the_table_of_their_features() -> None:
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
     own = Table(features_to_anndata(layer.features, of_labels=False), "own", layer, "features")
     own.follow(layer.features)
     link = Link(own, None, layer, OBS_NAMES)
     assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [0, 1, 2]
-    # Rows that were removed from the table have no point, and the others keep theirs.
+    # After rows were removed from the table, the others keep their points.
     own.adata._inplace_subset_obs([2, 0])
     assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
     with pytest.raises(ValueError, match="the points have no ids to compare"):
         link.make(read_ids(layer))
-    # Cells with numbers for names are not taken for points.
+    # Names of cells that are numbers are not taken for indices of points.
     adata = table(cell_id=[1, 2])
     adata.obs_names = ["0", "1"]
     with pytest.raises(ValueError, match="the points have no ids to compare"):

@@ -1,4 +1,4 @@
-"""Which layers are measured together."""
+"""Decide which layers are measured together."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        # Layers that are drawn on top have no cells of their own.
+        # Layers that the widget draws have no cells of their own.
         ([labels(), DRAWN_LABELS, image()], {"nuclei": ["DAPI"]}),
         (
             [labels("nuclei"), labels("cells"), image("DAPI"), image("nuclei_488")],
             {"nuclei": ["DAPI", "nuclei_488"], "cells": ["DAPI", "nuclei_488"]},
         ),
-        # Names of all layers begin with the word of one label image.
+        # The first word of each name is that of one label image.
         (
             [labels("A_mask"), labels("B_mask"), *map(image, ("A_DAPI", "A_CD3", "B_CD3"))],
             {"A_mask": ["DAPI", "CD3"], "B_mask": ["CD3"]},
         ),
         ([labels(), image("A_DAPI [1]")], {"nuclei": ["A_DAPI"]}),
-        # Images of other sizes belong to labels of these.
+        # An image belongs to the labels of the same size.
         (
             [labels("a"), labels("b", LABELS[:4]), image("DAPI"), image("DAPI [1]", IMAGE[:4])],
             {"a": ["DAPI"], "b": ["DAPI"]},
         ),
         ([labels(), RGB], {"nuclei": ["H&E_red", "H&E_green", "H&E_blue"]}),
-        # Channels may be one more axis.
+        # An image can have an axis of channels.
         ([labels(**PLACE), image("c", np.stack([IMAGE] * 3), **AXES)], {"nuclei": ["c"]}),
     ],
 )
@@ -71,10 +71,10 @@ def test_images_of_each_label_image(
 @pytest.mark.parametrize(
     ("layers", "text"),
     [
-        ([image()], "choose the labels"),
-        ([labels(), image(data=IMAGE.T)], r"DAPI has the shape \(12, 8\) and nuclei \(8, 12\)"),
-        ([labels(), image(scale=(2, 2))], "in the same place and of the same scale"),
-        ([labels(**PLACE), image(scale=(2, 2))], "in the same place and of the same scale"),
+        ([image()], "choose at least one Labels layer"),
+        ([labels(), image(data=IMAGE.T)], r"the shape \(12, 8\) and nuclei the shape \(8, 12\)"),
+        ([labels(), image(scale=(2, 2))], "with the same scale and position"),
+        ([labels(**PLACE), image(scale=(2, 2))], "with the same scale and position"),
         ([labels(), image("a"), image("a [1]")], "nuclei has two channels called a"),
         (
             [labels(), labels("cells", units=("um", "um"))],
@@ -83,9 +83,7 @@ def test_images_of_each_label_image(
         ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],
 )
-def test_layers_that_do_not_belong_together_are_refused(
-    layers: list[Labels | Image], text: str
-) -> None:
+def test_layers_that_do_not_fit_are_refused(layers: list[Labels | Image], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         plan(*split(layers), time_series=False)
 
@@ -109,7 +107,7 @@ def test_scale_and_units_are_those_of_the_layer() -> None:
     for scale, unit in ((1, "px"), (0.5, "units")):
         job = plan([labels(scale=(scale, scale))], [], time_series=False)
         assert job.unit == unit
-        assert str(job) == "nuclei: shapes alone\nLengths in layer units."
+        assert str(job) == "nuclei: only shapes\nLengths in layer units."
 
 
 def test_full_resolution_is_measured() -> None:

@@ -1,4 +1,4 @@
-"""A warning is shown for cells that do not lie where their labels are."""
+"""A warning is shown if cells do not lie at their labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def misfit_of(catalog: Catalog) -> Misfit | None:
 
 
 def mend(catalog: Catalog) -> None:
-    """Join by the better link, after which each cell has its label."""
+    """Join by the corrected link and check that each cell has its label."""
     misfit = misfit_of(catalog)
     assert misfit is not None
     assert misfit.better is not None
@@ -52,10 +52,10 @@ def mend(catalog: Catalog) -> None:
     assert catalog.join.rows([1, 50, N]).tolist() == [0, 49, N - 1]
 
 
-def test_ids_of_another_image_are_told() -> None:
+def test_ids_of_another_image_give_a_warning() -> None:
     image, own = tissue()
     adata = tissue(seed=1)[1]
-    # Repeated ids of no cell hinder no check: with 1 added, both would be label 1.
+    # The id 0 is no cell and may repeat, although after a shift by 1 both would be label 1.
     own.obs["cell_id"] = np.roll(own.obs["cell_id"], 50)
     own.obs.loc[own.obs_names[:2], "cell_id"] = 0
     for other in (adata, own):
@@ -76,15 +76,15 @@ def test_ids_of_another_image_are_told() -> None:
     ids=["microns", "turned", "partly wrong", "frame"],
 )
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_ids_that_are_off_by_one_are_told_and_mended_in_any_units(change: Any, shift: int) -> None:
+def test_ids_off_by_one_are_found_and_corrected_whatever_the_units(change: Any, shift: int) -> None:
     image, adata = tissue()
     places = adata.obsm["spatial"] = change(adata.obsm["spatial"])
     assert misfit_of(catalog_of(adata, Labels(image))) is None
     adata.obs["cell_id"] += shift
     catalog = catalog_of(adata, Labels(image))
     text = str(misfit_of(catalog))
-    assert text.startswith('The positions in obsm["spatial"] speak against this: ')
-    # With a quarter of the positions wrong, nothing fits well enough to be offered.
+    assert text.startswith('The positions in obsm["spatial"] contradict these ids: only ')
+    # If a quarter of the positions is wrong, no shift fits well enough to be offered.
     if not (np.asarray(places)[4] == 0).all():
         assert text.endswith(f"with obs['cell_id'] {-shift:+} it would be 100 %.")
         mend(catalog)
@@ -108,7 +108,7 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     adata.obs["cell_id"] += 1
     misfit = misfit_of(catalog_of(adata, Labels(image)))
     assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in str(misfit)
-    # Measurements are no positions.
+    # Measurements are not positions.
     assert not any(map(axis, ("7", "area", "moment-0", "x area")))
 
 
@@ -125,9 +125,7 @@ def test_images_of_any_kind() -> None:
 @pytest.mark.parametrize(
     ("shift", "positions"), [(1, None), (-1, np.zeros((N, 3))), (1, np.full((N, 2), np.nan))]
 )
-def test_without_positions_ids_that_are_all_off_by_one_are_known(
-    shift: int, positions: Any
-) -> None:
+def test_without_positions_a_shift_of_all_ids_by_one_is_found(shift: int, positions: Any) -> None:
     image, adata = tissue()
     del adata.obsm["spatial"]
     if positions is not None:
@@ -135,11 +133,11 @@ def test_without_positions_ids_that_are_all_off_by_one_are_known(
     adata.obs["cell_id"] -= shift
     catalog = catalog_of(adata, Labels(image, name="nuclei"))
     misfit = misfit_of(catalog)
-    assert f"with obs['cell_id'] {shift:+} they are those of all labels of nuclei" in str(misfit)
+    assert f"obs['cell_id'] {shift:+} gives all labels of nuclei" in str(misfit)
     mend(catalog)
 
 
-def test_missing_labels_and_points_are_no_misfit() -> None:
+def test_missing_labels_and_points_give_no_warning() -> None:
     image, adata = tissue()
     del adata.obsm["spatial"]
     points = Points(np.zeros((N, 2)), features={"cell_id": np.arange(2, N + 2)})

@@ -1,4 +1,4 @@
-"""Sample data: what they hold, and that they open in napari."""
+"""Sample data: their content, and opening them in napari."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_tissue_agrees_with_its_table(plugins: None) -> None:
     counts = adata.obs["cell_type"].value_counts()
     assert len(counts) == 6
     assert counts.min() > 50
-    # A few annotations are wrong on purpose.
+    # A few labels are wrong on purpose.
     wrong = adata.obs["cell_type"].to_numpy(str) != adata.obs["true_type"].to_numpy(str)
     assert 0.01 < wrong.mean() < 0.05
     seen = adata[adata.obs["cell_id"].isin(np.unique(nuclei.data))]

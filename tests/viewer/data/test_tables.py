@@ -1,8 +1,7 @@
-"""Tables that are found in a viewer, and features of layers as tables."""
+"""Tables in a viewer, and features of layers as tables."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +30,7 @@ N = 40
 
 @pytest.fixture
 def train(fast: ce.CentroidEncoder) -> Callable[..., None]:
-    """Train quickly on a table and publish the result."""
+    """Train quickly on a table, and write the result into the features."""
 
     def run(table: Table, key: str = "ce", label_key: str = "kind") -> None:
         added = None if key == "ce" else key
@@ -58,7 +57,7 @@ def points(table: pd.DataFrame, **options: Any) -> Points:
 
 
 def spatial_table(regions: list[str], cells: AnnData) -> AnnData:
-    """Rows as SpatialData has them: each region numbers its cells."""
+    """Rows as in SpatialData: the cells of each region are numbered."""
     cells.obs["kind"] = cells.obs["cell_type"]
     per_region = cells.n_obs // len(regions)
     cells.obs["region"] = pd.Categorical(np.repeat(regions, per_region))
@@ -106,13 +105,13 @@ def test_only_tables_that_describe_the_layer_are_listed(make_cells: Callable[...
         "too": spatial_table(["cells", "nuclei"], make_cells()),
     }
     sdata = SimpleNamespace(tables=tables, path=None)
-    # Drawn by the user and linked by napari-spatialdata, it is no element yet.
+    # A layer that the user has drawn is not an element of SpatialData yet.
     drawn = image(metadata={"sdata": sdata, "name": None, "adata": None})
     layers = LayerList([spatial_layer(sdata, "nuclei", "own", name="layer"), drawn])
     assert [table.name for table in found(Catalog(layers))] == ["own (layer)", "too (layer)"]
 
 
-def test_other_metadata_and_features_are_no_tables() -> None:
+def test_other_metadata_and_features_give_no_table() -> None:
     others = {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5}
     layers: list[Layer] = [image(metadata=metadata) for metadata in others]
     for columns in ([], ["index"], ["kind"], ["index", "kind"]):
@@ -161,9 +160,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
     assert [table.path for table in tables[2:4]] == paths
 
 
-def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
-    cells: AnnData, tmp_path: Path
-) -> None:
+def test_a_table_of_several_layers_is_listed_once(cells: AnnData, tmp_path: Path) -> None:
     photo = Image(np.zeros((3, 3)), name="photo", metadata={"adata": cells})
     masks = [image(name=name, metadata={"adata": cells}) for name in ("first", "second")]
     layers = LayerList([photo, *masks])
@@ -175,7 +172,7 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
     assert found(catalog) == []
     layers.append(masks[0])
     (table,) = found(catalog)
-    # A table that is added is known already, and stays when its layer is closed.
+    # The added table is the known one, and stays when its layer is closed.
     assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
     assert table.path == tmp_path / "cells.h5ad"
     layers.clear()
@@ -186,7 +183,7 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
 # -- features ------------------------------------------------------------------------------------
 
 
-def test_features_become_cells_that_can_be_saved(tmp_path: Path) -> None:
+def test_features_become_a_table_that_can_be_saved(tmp_path: Path) -> None:
     columns = {
         "index": [1, 4, 7],
         "area": [0.5, 1.5, 2.5],
@@ -203,7 +200,7 @@ def test_features_become_cells_that_can_be_saved(tmp_path: Path) -> None:
     assert adata.obs_names.tolist() == ["1", "4", "7"]
     assert adata.var_names.tolist() == ["area", "mean", "n"]
     np.testing.assert_array_equal(adata.X, [[0.5, 1, np.nan], [1.5, 1, 0], [2.5, 1, 1]])
-    # Whole numbers are measurements, or classes.
+    # Whole numbers can be measurements or classes.
     assert list(adata.obs) == [name for name in columns if name not in ("area", "mean")]
     assert adata.obs["touching"].dtype == bool
     assert adata.obs["kind"].tolist() == ["a", "b", "a"]
@@ -211,9 +208,9 @@ def test_features_become_cells_that_can_be_saved(tmp_path: Path) -> None:
     assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
 
 
-def test_ids_and_positions_are_no_measurements_but_positions_can_be_chosen() -> None:
+def test_ids_and_positions_are_not_measurements_but_positions_can_be_chosen() -> None:
     assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == []
-    # As scikit-image measures it.
+    # These are columns of scikit-image.
     names = ["label", "centroid-0", "centroid-1", "bbox-0", "area", "area_bbox"]
     table = pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names)
     adata = features_to_anndata(table, of_labels=True)
@@ -229,17 +226,17 @@ def test_labels_without_index_are_numbered_from_the_background() -> None:
     adata = features_to_anndata(table, of_labels=True)
     assert adata.obs["index"].tolist() == [0, 1]
     assert adata.var_names.tolist() == ["area", "7"]
-    # Repeated ids are no names.
+    # Repeated ids are not used as names.
     adata = features_to_anndata(pd.DataFrame({"index": [4, 4], "area": [1.0, 2.0]}), of_labels=True)
     assert adata.obs_names.tolist() == ["0", "1"]
     assert adata.obs["index"].tolist() == [4, 4]
 
 
-# -- publishing ----------------------------------------------------------------------------------
+# -- results in features --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [lambda: image(features=features()), lambda: points(features())])
-def test_results_go_to_the_features_and_are_not_learned_from(
+def test_results_are_added_to_the_features_and_not_learned_from(
     make: Callable[[], Layer], train: Callable[..., None]
 ) -> None:
     layer = make()
@@ -250,9 +247,6 @@ def test_results_go_to_the_features_and_are_not_learned_from(
         "object": ["x", None] * (N // 2),
     }
     layer.features = features().assign(**extra)
-    defaults = {name: column.iloc[1] for name, column in layer.features.items()}
-    if isinstance(layer, Points):
-        layer.feature_defaults = defaults
     before = layer.features.copy()
     catalog = Catalog(LayerList([layer]))
     (table,) = found(catalog)
@@ -264,23 +258,20 @@ def test_results_go_to_the_features_and_are_not_learned_from(
     assert emitted
     assert np.array_equal(layer.features[["CE1", "CE2"]], table.adata.obsm["X_ce"])
     assert layer.features["ce_label"].tolist() == table.adata.obs["ce_label"].tolist()
-    # It is still the same table, and a second result joins the first.
+    # The table is still the same, and a second result is added to the first.
     train(table)
     train(table, key="again")
     assert found(catalog) == [table]
     columns = ["ce_split", "ce_label", "CE1", "CE2"]
     columns += ["again_split", "again_label", "again1", "again2"]
     assert list(layer.features) == [*before, *columns]
-    if isinstance(layer, Points):
-        # The next point is what it would have been.
-        assert layer.feature_defaults["area"].item() == defaults["area"]
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
-    # Other features are another table.
+    # Other features make another table.
     layer.features["added"] = 1.0
     (after,) = found(catalog)
     assert after is not table
     assert after.adata.var_names.tolist() == ["area", "mean", "small", "added"]
-    # A measurement keeps its name.
+    # A result does not replace a measurement.
     layer.features = features().rename(columns={"area": "k1"})
     (table,) = found(catalog)
     train(table, key="k")
@@ -288,16 +279,12 @@ def test_results_go_to_the_features_and_are_not_learned_from(
     assert np.array_equal(layer.features["k2"], table.adata.obsm["k"][:, 1])
 
 
-def test_features_that_were_changed_get_no_result(
-    train: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_features_that_were_changed_get_no_result(train: Callable[..., None]) -> None:
     layer = points(features(), name="dots")
     (table,) = found(Catalog(LayerList([layer])))
     layer.selected_data = {0}
     layer.remove_selected()
     before = layer.features.copy()
-    with caplog.at_level(logging.WARNING, "centroid_encoder"):
-        train(table)
+    train(table)
     pd.testing.assert_frame_equal(layer.features, before)
-    assert "the features of dots have changed" in caplog.text
     assert "X_ce" in table.adata.obsm

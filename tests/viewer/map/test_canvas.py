@@ -1,4 +1,4 @@
-"""The map under the mouse: every event here goes through Qt."""
+"""The mouse on the map; all events are sent through Qt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRIANGLE: Corners = [(1, 1), (9, 2), (4, 9)]
 
 
 def make_scene(n: int = N) -> Scene:
-    """Cells of three classes in two panels; every tenth was left out, every seventh unlabeled."""
+    """Cells of three classes in two panels; some have no position, and some no label."""
     rng = np.random.default_rng(0)
     points = rng.uniform(0.2, 9.8, (n, 2))
     points[::10] = np.nan
@@ -50,8 +50,8 @@ def make_scene(n: int = N) -> Scene:
     return Scene(points, codes, panels, (), LIMITS, ("A", "B", "C"), np.full((3, 2), np.nan))
 
 
-class Hand:
-    """A hand on the mouse over a map."""
+class Mouse:
+    """The mouse on a map."""
 
     def __init__(self, canvas: MapCanvas) -> None:
         self.canvas = canvas
@@ -107,8 +107,8 @@ def canvas(qtbot: Any) -> MapCanvas:
 
 
 @pytest.fixture
-def hand(canvas: MapCanvas) -> Hand:
-    return Hand(canvas)
+def mouse(canvas: MapCanvas) -> Mouse:
+    return Mouse(canvas)
 
 
 def view(canvas: MapCanvas) -> list[float]:
@@ -117,7 +117,7 @@ def view(canvas: MapCanvas) -> list[float]:
 
 
 def on_screen(canvas: MapCanvas, panel: int) -> NDArray[np.intp]:
-    """Rows that can be seen in a panel."""
+    """Rows that are visible in a panel."""
     scene = canvas.map.scene
     assert scene is not None
     rows = scene.panels[panel].rows
@@ -133,7 +133,7 @@ def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[
 
 
 def inside(canvas: MapCanvas, path: list[QPoint], panel: int) -> list[int]:
-    """Rows inside an outline, reckoned in pixels, where the mouse was."""
+    """Rows inside the path of the mouse, computed in pixels."""
     rows = on_screen(canvas, panel)
     outline = Path([(place.x(), canvas.canvas.height() - place.y()) for place in path])
     found: list[int] = rows[outline.contains_points(pixels_of(canvas, panel, rows))].tolist()
@@ -148,74 +148,74 @@ def rings(canvas: MapCanvas, which: int = 0) -> set[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("panel", [0, 1])
-def test_the_lasso_selects_exactly_what_is_inside(
-    canvas: MapCanvas, hand: Hand, panel: int
+def test_the_lasso_selects_exactly_the_cells_inside(
+    canvas: MapCanvas, mouse: Mouse, panel: int
 ) -> None:
     angles = np.arange(10) * 2 * np.pi / 10
     radii = np.where(np.arange(10) % 2, 1.7, 4.7)
     star = 5 + np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
     for corners in (TRIANGLE, star.tolist()):
         for keys, how in KEYS:
-            hand.drag(corners, panel, keys)
-            rows = inside(canvas, hand.path, panel)
-            assert hand.made.pop() == (rows, how)
+            mouse.drag(corners, panel, keys)
+            rows = inside(canvas, mouse.path, panel)
+            assert mouse.made.pop() == (rows, how)
             assert 20 < len(rows) < 150
 
 
-def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: Hand) -> None:
+def test_the_rectangle_selects_exactly_the_cells_inside(canvas: MapCanvas, mouse: Mouse) -> None:
     canvas.buttons["rectangle"].click()
-    corners = [hand.at(c) for c in ((2, 3), (8, 3), (8, 7), (2, 7))]
+    corners = [mouse.at(c) for c in ((2, 3), (8, 3), (8, 7), (2, 7))]
     for start, end in (((2, 3), (8, 7)), ((2, 7), (8, 3))):
         for keys, how in KEYS:
-            hand.drag([start, (5, 5), end], keys=keys)
-            assert hand.made.pop() == (inside(canvas, corners, 0), how)
+            mouse.drag([start, (5, 5), end], keys=keys)
+            assert mouse.made.pop() == (inside(canvas, corners, 0), how)
 
 
 def reference(canvas: MapCanvas, panel: int, at: QPoint) -> int | None:
-    """Nearest row within reach, by brute force, in pixels."""
+    """Nearest row within the radius, computed from all distances in pixels."""
     rows = on_screen(canvas, panel)
     x, y = at.x(), canvas.canvas.height() - at.y()
     distances = np.linalg.norm(pixels_of(canvas, panel, rows) - (x, y), axis=1)
     return int(rows[distances.argmin()]) if distances.min() < PICK_RADIUS else None
 
 
-def test_a_click_picks_the_nearest_cell_within_reach(canvas: MapCanvas, hand: Hand) -> None:
+def test_a_click_picks_the_nearest_cell_within_the_radius(canvas: MapCanvas, mouse: Mouse) -> None:
     rng = np.random.default_rng(1)
     found = []
     for point in rng.uniform(0.5, 9.5, (40, 2)):
         for panel, keys in enumerate((PLAIN, SHIFT)):
-            hand.click(point, panel, keys)
-            row = reference(canvas, panel, hand.at(point, panel))
+            mouse.click(point, panel, keys)
+            row = reference(canvas, panel, mouse.at(point, panel))
             found.append(row)
-            assert hand.made.pop() == ([] if row is None else [row], "add" if keys else "replace")
+            assert mouse.made.pop() == ([] if row is None else [row], "add" if keys else "replace")
     assert None in found
     assert len(set(found)) > 10
 
 
-def test_the_cell_under_the_mouse_is_ringed_and_described(
-    canvas: MapCanvas, hand: Hand, qtbot: Any
+def test_the_cell_under_the_mouse_has_a_ring_and_a_description(
+    canvas: MapCanvas, mouse: Mouse, qtbot: Any
 ) -> None:
     canvas.cell_hovered.connect(lambda row: canvas.show_tip(f"cell number {row}"))
-    hand.turn((4, 4), 3)
-    hand.drag([(5, 5), (4, 6)], button=RIGHT)
+    mouse.turn((4, 4), 3)
+    mouse.drag([(5, 5), (4, 6)], button=RIGHT)
     (x0, x1, y0, y1), scene = view(canvas), canvas.map.scene
     assert scene is not None
     assert x1 - x0 < 6
 
     def described(point: Any, panel: int, row: int | None) -> bool:
-        hand.move(point, panel)
+        mouse.move(point, panel)
         if row is None:
             return rings(canvas, 1) == set()
         ringed = rings(canvas, 1) == {tuple(scene.points[row])}
         return ringed and QToolTip.text() == f"cell number {row}"
 
     seen = set()
-    # Not on the edge, where a pixel is in or out.
+    # Avoid the edge, where rounding decides.
     shares = np.random.default_rng(1).uniform(0.02, 0.98, (20, 2))
     for point in (x0, y0) + shares * (x1 - x0, y1 - y0):
         for panel in (0, 1):
-            row = reference(canvas, panel, hand.at(point, panel))
-            # More than once: the real mouse, which has not moved, may be heard in between.
+            row = reference(canvas, panel, mouse.at(point, panel))
+            # Repeat the move, since an event of the real mouse can come in between.
             qtbot.waitUntil(partial(described, point, panel, row), timeout=2000)
             seen.add(row)
     assert len(seen) > 3
@@ -226,33 +226,33 @@ def test_the_cell_under_the_mouse_is_ringed_and_described(
 # -- look around ---------------------------------------------------------------------------------
 
 
-def test_the_wheel_zooms_about_the_mouse(canvas: MapCanvas, hand: Hand) -> None:
-    at = hand.at((3, 7))
-    hand.turn((3, 7), 2)
+def test_the_wheel_zooms_around_the_mouse(canvas: MapCanvas, mouse: Mouse) -> None:
+    at = mouse.at((3, 7))
+    mouse.turn((3, 7), 2)
     x0, x1, y0, y1 = view(canvas)
     np.testing.assert_allclose([x1 - x0, y1 - y0], 10 / 1.25**2)
-    now = hand.at((3, 7))
+    now = mouse.at((3, 7))
     assert max(abs(now.x() - at.x()), abs(now.y() - at.y())) <= 2
-    hand.turn((3, 7), -2)
+    mouse.turn((3, 7), -2)
     np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
-    hand.turn((15, -5), 2, panel=1)  # beside the panels
+    mouse.turn((15, -5), 2, panel=1)  # beside the panels
     np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
 
 
-def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas: MapCanvas, hand: Hand) -> None:
+def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas: MapCanvas, mouse: Mouse) -> None:
     for tool, button in [*((tool, RIGHT) for tool in TOOLS), ("pan", LEFT)]:
         canvas.buttons[tool].click()
-        hand.drag([(2, 2), (3, 5)], button=button)
+        mouse.drag([(2, 2), (3, 5)], button=button)
         np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
         assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
         canvas.map.home()
         assert view(canvas) == [0, 10, 0, 10]
     canvas.buttons["zoom"].click()
-    hand.drag([(2, 3), (4, 5), (6, 7)])
+    mouse.drag([(2, 3), (4, 5), (6, 7)])
     np.testing.assert_allclose(view(canvas), [2, 6, 3, 7], atol=0.1)
     canvas.buttons["home"].click()
     assert view(canvas) == [0, 10, 0, 10]
-    assert not hand.made
+    assert not mouse.made
 
 
 # -- how it looks --------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def shot(canvas: MapCanvas, qtbot: Any) -> NDArray[np.uint8]:
     return image[..., :3]
 
 
-def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any) -> None:
+def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) -> None:
     frames = [shot(canvas, qtbot)]
 
     def changed() -> bool:
@@ -281,7 +281,7 @@ def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any)
     canvas.map.select(None)
     assert changed()
     assert np.array_equal(frames[-1], frames[0])
-    hand.move(scene.points[2])
+    mouse.move(scene.points[2])
     assert changed()
     canvas.map.hidden = frozenset("A")
     canvas.map.update()
@@ -289,10 +289,10 @@ def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any)
     canvas.map.colors = ["#123456"] * 3
     canvas.map.update()
     assert changed()
-    QTest.mousePress(canvas.canvas, LEFT, PLAIN, hand.at((2, 2)))
-    QTest.mouseMove(canvas.canvas, hand.at((8, 6)))
+    QTest.mousePress(canvas.canvas, LEFT, PLAIN, mouse.at((2, 2)))
+    QTest.mouseMove(canvas.canvas, mouse.at((8, 6)))
     assert changed()  # the outline of the lasso
-    QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, hand.at((8, 6)))
+    QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, mouse.at((8, 6)))
     assert changed()
     canvas.map.clear()
     assert changed()
@@ -324,30 +324,28 @@ def test_a_theme_colors_the_map_and_the_tools(canvas: MapCanvas, qtbot: Any) -> 
     assert all(one != other for one, other in zip(*icons, strict=True))
 
 
-def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
-    canvas: MapCanvas, hand: Hand
-) -> None:
+def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse: Mouse) -> None:
     scene = make_scene()
     one = replace(scene, panels=scene.panels[:1])
     for button in (LEFT, RIGHT):
         for happens in (canvas.map.clear, lambda: canvas.map.show(one, COLORS)):
             canvas.map.show(make_scene(), COLORS)
-            start, end = hand.at((2, 2), 1), hand.at((7, 8), 1)
+            start, end = mouse.at((2, 2), 1), mouse.at((7, 8), 1)
             QTest.mousePress(canvas.canvas, button, PLAIN, start)
             QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)
             happens()
             QTest.mouseMove(canvas.canvas, end)
             QTest.mouseRelease(canvas.canvas, button, PLAIN, end)
-    # An empty map takes every event.
+    # An empty map accepts all events.
     canvas.map.clear()
     QTest.mouseClick(canvas.canvas, LEFT, PLAIN, end)
     canvas.map.home()
     QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
-    assert not hand.made
+    assert not mouse.made
 
 
-def test_nothing_but_the_owner_holds_a_map(qtbot: Any) -> None:
-    # PyQt6 ends the process when Python collects a cycle of widgets.
+def test_no_reference_cycle_keeps_a_map_alive(qtbot: Any) -> None:
+    # PyQt6 crashes when Python collects a reference cycle of widgets.
     canvas = MapCanvas()
     canvas.map.show(make_scene(), COLORS)
     canvas.buttons["zoom"].click()

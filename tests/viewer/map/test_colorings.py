@@ -1,4 +1,4 @@
-"""What the colours of a layer stand for: codes and colours of every cell."""
+"""The colourings: codes and colours of all cells."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from centroid_encoder.viewer.map.colorings import (
     RIGHT,
     WRONG,
     color_cells,
-    color_column,
-    color_variable,
+    color_values,
     offered,
 )
 from centroid_encoder.viewer.session.session import Session
@@ -39,7 +38,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 
 def labeled(make_cells: MakeCells, kind: str) -> ad.AnnData:
-    """Cells of the classes 0, 2 and 3, labelled in this way; 1 has no cells."""
+    """Cells of the classes 0, 2 and 3 with labels of one type; the class 1 has no cells."""
     adata = make_cells(3, 120, distance=1.0)
     codes = np.array([0, 2, 3])[adata.obs["cell_type"].cat.codes]
     adata.obs["cell_type"] = KINDS[kind](codes)
@@ -56,7 +55,7 @@ def session_of(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> 
 
 
 def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
-    """Colour of every cell; None for cells that are not to be seen."""
+    """Colour of each cell; None for invisible cells."""
     made = color_cells(mode, session_of(adata, regions=regions))
     assert made is not None
     assert len(made.codes) == adata.n_obs
@@ -71,7 +70,7 @@ def brightness(colors: list[str | None]) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_have_the_colors_that_scanpy_stored_or_differ(
+def test_labels_have_the_colors_of_scanpy_or_different_ones(
     make_cells: MakeCells, kind: str
 ) -> None:
     adata = labeled(make_cells, kind)
@@ -109,7 +108,7 @@ def test_misplaced_cells_are_those_that_the_tool_lists(embed: Embed, regions: An
 
 
 @pytest.mark.parametrize(("name", "sign"), [("confidence", -1), ("novelty", 1)])
-def test_cells_that_the_map_is_unsure_of_shine(embed: Embed, name: str, sign: int) -> None:
+def test_uncertain_cells_are_bright(embed: Embed, name: str, sign: int) -> None:
     adata = embed()
     numbers = adata.obs[f"ce_{name}"].to_numpy()
     numbers[0] = np.nan
@@ -143,7 +142,7 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
     assert set(expected) == {GREY, RIGHT, WRONG}
 
 
-def test_what_has_been_computed_is_offered(make_cells: MakeCells, embed: Embed) -> None:
+def test_colorings_are_offered_if_their_results_exist(make_cells: MakeCells, embed: Embed) -> None:
     cells = make_cells()
     assert offered(session_of(cells)) == ["label"]
     for name in (*OF_A_MAP, "out-of-fold error"):
@@ -174,7 +173,7 @@ def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
     numbers[:2] = np.nan, np.inf
     numbers[-1] = 1e9  # does not take the colours of all others
     adata.obs["size"] = numbers
-    made = color_column(adata, "size")
+    made = color_values(adata, "size")
     assert made.codes[:2].tolist() == [-1, -1]
     assert (np.diff(made.codes[2:]) >= 0).all()
     assert len(set(made.codes[2:])) == len(made.colors) == 20
@@ -182,21 +181,21 @@ def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
     assert shades == sorted(shades)
     assert "█" in made.meaning
     assert made.meaning.startswith("3.1")
-    # No powers of ten where there is room for the number.
+    # Thousands are written without an exponent.
     adata.obs["size"] = np.linspace(0, 6121, 120)
-    assert color_column(adata, "size").meaning.endswith(" 6,060")
+    assert color_values(adata, "size").meaning.endswith(" 6,060")
     for values in (np.full(120, 7.0), np.full(120, np.nan), np.arange(120) % 2):
         adata.obs["size"] = values
-        codes = color_column(adata, "size").codes
+        codes = color_values(adata, "size").codes
         np.testing.assert_array_equal(codes >= 0, ~np.isnan(values))
 
 
-def test_of_many_categories_the_largest_have_a_color_and_the_others_are_grey(
+def test_the_largest_of_many_categories_have_colors_and_the_others_are_grey(
     make_cells: MakeCells,
 ) -> None:
     adata = make_cells()
     adata.obs["barcode"] = [f"<{max(i, 3)}>" for i in range(120)]
-    made = color_column(adata, "barcode")
+    made = color_values(adata, "barcode")
     assert len(made.colors) == 101
     assert len(set(made.colors[:100])) == 100
     (grey,) = np.flatnonzero(np.array(made.colors) == GREY)
@@ -205,7 +204,7 @@ def test_of_many_categories_the_largest_have_a_color_and_the_others_are_grey(
     assert made.codes[0] != grey
     assert "all but the 100 largest of 117 categories" in made.meaning
     adata.obs["barcode"] = [f"<{i % 30}>" for i in range(120)]
-    made = color_column(adata, "barcode")
+    made = color_values(adata, "barcode")
     assert made.meaning.endswith("… and 18 more")
     assert "&lt;0&gt;" in made.meaning
 
@@ -214,8 +213,8 @@ def test_a_variable_has_the_colors_of_its_values(cells: ad.AnnData) -> None:
     """The values are those of ``raw`` if there is one."""
     cells.raw = ad.AnnData(sparse.csr_matrix(np.square(cells.X)), var=cells.var)
     cells.obs["same"] = np.square(cells.X[:, 3])
-    made, expected = color_variable(cells, 3), color_column(cells, "same")
+    made, expected = color_values(cells, str(cells.var_names[3])), color_values(cells, "same")
     np.testing.assert_array_equal(made.codes, expected.codes)
     assert made.meaning == expected.meaning
     with pytest.raises(KeyError):
-        color_column(cells, "gone")
+        color_values(cells, "gone")

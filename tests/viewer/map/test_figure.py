@@ -1,4 +1,4 @@
-"""The map as matplotlib draws it, and all that can be switched."""
+"""The map as matplotlib draws it, with all settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import center_regions
-from centroid_encoder.viewer.map.artists import Dots, Texts, contained
+from centroid_encoder.viewer.map.artists import Dots, Names
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
 from tests.viewer.seen import names_on, title_of
@@ -26,7 +26,7 @@ COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
 SQUARE = np.array([(0.0, 0.0), (5.0, 0.0), (5.0, 10.0), (0.0, 10.0)])
 NOTHING = np.empty((0, 2))
-# The last two were left out and have no label.
+# The fifth cell has no label, and the last one no position.
 POINTS = np.array([[2, 2], [8, 2], [8, 8], [2, 8], [5, 5], [np.nan, np.nan]], dtype=float)
 CODES = np.array([0, 1, 2, 0, -1, 1])
 
@@ -54,7 +54,7 @@ def make_scene(
 
 
 def dots(figure: MapFigure, panel: int, layer: int = 1) -> Dots:
-    """Points of a panel: reference cells (0), cells, or (2) those that are drawn larger."""
+    """Points of a panel: reference cells (0), cells (1), or cells that are drawn larger (2)."""
     found = [artist for artist in figure.axes[panel].artists if isinstance(artist, Dots)]
     return sorted(found, key=lambda artist: artist.get_zorder())[layer]
 
@@ -65,7 +65,7 @@ def drawn(figure: MapFigure, panel: int) -> set[tuple[float, float]]:
 
 
 def overlay(figure: MapFigure, panel: int, which: int = 0) -> set[tuple[float, float]]:
-    """Points that are ringed: those selected, or (1) the one under the mouse."""
+    """Points with a ring: the selected ones (0), or the one under the mouse (1)."""
     line = figure.axes[panel].lines[which]
     return set(map(tuple, line.get_xydata()))
 
@@ -104,7 +104,7 @@ def test_every_cell_is_drawn_in_its_panel_and_color() -> None:
     assert color_at(figure, 1, POINTS[0]) == rgb(Style().panel)
 
 
-def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
+def test_regions_are_below_the_points_and_optional() -> None:
     shapes = [Path(ring) for ring in (SQUARE, np.add(SQUARE, (5, 0)), NOTHING)]
     figure = make_figure()
     figure.show(make_scene(shapes=shapes), COLORS)
@@ -112,7 +112,7 @@ def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
     assert red[0] > max(red[1:]) + 30
     assert green[1] > max(green[0], green[2]) + 30
     assert color_at(figure, 0, POINTS[0]) == rgb(COLORS[0])
-    # Classes that are switched off keep them.
+    # Classes that are switched off keep their region.
     figure.hidden = frozenset("AB")
     figure.update()
     assert color_at(figure, 0, (3, 5)) == red
@@ -147,7 +147,7 @@ def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene() -> None:
     assert bold.size > 2 * dots(figure, 0).size
 
 
-def test_the_view_stays_while_the_limits_do() -> None:
+def test_the_view_stays_while_the_limits_are_the_same() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.look_at(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -167,7 +167,8 @@ def test_classes_switched_off_are_neither_drawn_nor_found() -> None:
         for panel, rows in enumerate(found):
             assert drawn(figure, panel) == rows_of(*rows)
             assert figure.within(figure.axes[panel], everything).tolist() == rows
-        assert figure.nearest(figure.axes[0], POINTS[0], 1) == (None if hidden else 0)
+        at = figure.axes[0].transData.transform(POINTS[0])
+        assert figure.nearest(figure.axes[0], *at, 1) == (None if hidden else 0)
 
 
 def test_a_theme_colors_page_panel_and_ink() -> None:
@@ -177,7 +178,7 @@ def test_a_theme_colors_page_panel_and_ink() -> None:
     for style, is_dark, panels in ((dark, True, [range(6)]), (light, False, [range(6)] * 2)):
         assert style.dark is is_dark
         figure.style = style
-        # Later scenes follow it, too.
+        # Scenes that are shown later also have this style.
         figure.show(make_scene(panels=panels), COLORS)
         assert tuple(pixels(figure)[0, 0].tolist()) == rgb(style.page)
         assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
@@ -189,7 +190,7 @@ def test_a_theme_colors_page_panel_and_ink() -> None:
 # -- selection and hover -------------------------------------------------------------------------
 
 
-def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
+def test_selected_cells_have_rings_in_their_panels() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.select(np.array([True, False, True, True, False, True]))
@@ -197,7 +198,7 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
         figure.hidden = frozenset(hidden)
         figure.update()
         assert [overlay(figure, panel) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
-    # The selection survives a scene of the same cells only.
+    # A scene with another number of cells removes the selection.
     for scene, points in (
         (make_scene(POINTS + 1), {(3, 3)}),
         (make_scene(panels=[range(6)]), rows_of(0, 2, 3)),
@@ -220,7 +221,7 @@ def style_of(theme: str) -> Style:
 @pytest.mark.parametrize("n", [300, 100_000])
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_points_stand_out_from_their_own_region(theme: str, n: int) -> None:
-    """Each class in the middle of its square, beside the same scene without points."""
+    """Draw each class in the middle of its square, beside the same scene without points."""
     at = np.arange(36)
     centers = np.column_stack([at % 6, at // 6]) * 10 / 6 + 5 / 6
     codes = np.arange(n) % 36
@@ -268,17 +269,6 @@ def test_which_points_are_seen(points: Any, codes: Any, at: Any, on_top: int, hi
 # -- views and layout ----------------------------------------------------------------------------
 
 
-def test_an_outline_contains_what_matplotlib_says() -> None:
-    rng = np.random.default_rng(0)
-    points = rng.uniform(-1, 11, (20_000, 2)).astype(np.float32)
-    angles = np.linspace(0, 2 * np.pi, 200)
-    circle = 5 + 4 * np.column_stack([np.cos(angles), np.sin(angles)])
-    square = [(2, 2), (8, 2), (8, 8), (2, 8)]
-    for corners in (circle, circle * [1, 0.01], square, rng.uniform(0, 10, (30, 2)), [(1, 1)] * 3):
-        outline = Path(corners, closed=False)
-        np.testing.assert_array_equal(contained(outline, points), outline.contains_points(points))
-
-
 def boxes(figure: MapFigure, width: int, height: int) -> list[NDArray[np.floating]]:
     """Left, bottom, right and top of each panel in pixels."""
     figure.figure.set_size_inches(width / 96, height / 96)
@@ -305,7 +295,7 @@ def test_panels_are_square_and_beside_or_above_each_other(
     else:
         assert first[0] == pytest.approx(second[0])
         assert first[1] >= second[3]  # the training cells above
-    # The other way they would be smaller, or no larger.
+    # The other arrangement would not give larger panels.
     side = first[2] - first[0]
     other = min((width - 18) / 2, height - 6 - 40) if not beside else (height - 6) / 2 - 40
     assert side >= min(other, width - 12) - 1
@@ -327,14 +317,16 @@ def test_titles_fit(size: tuple[int, int], held_out: str) -> None:
     figure = make_figure(*size)
     figure.show(make_scene(titles=titles), COLORS)
     panels = boxes(figure, *size)
-    written = [title_of(ax) for ax in figure.axes]
-    for title, (text, _, box), panel in zip(titles, written, panels, strict=True):
-        assert text.replace("\n", " ") == title.replace("\n", " ")
+    pixels(figure)
+    shown = [title_of(ax) for ax in figure.axes]
+    for title, text, panel in zip(titles, shown, panels, strict=True):
+        box = text.get_window_extent()
+        assert text.get_text().replace("\n", " ") == title.replace("\n", " ")
         assert box.x0 >= 0
         assert box.x1 <= size[0]
         assert box.y1 <= size[1]
-        assert box.y0 >= panel[3]
-    first, second = (box for *_, box in written)
+        assert box.y0 >= panel[3] - 1e-6
+    first, second = (text.get_window_extent() for text in shown)
     below = panels[1][3] < panels[0][1]
     assert second.y1 <= panels[0][1] if below else first.x1 <= second.x0
 
@@ -353,11 +345,11 @@ def test_names_at_the_rim_stay_in_the_panel(width: int) -> None:
                 assert frame.y0 <= box.y0 < box.y1 <= frame.y1
 
 
-def test_names_that_are_apart_from_their_centers_have_lines() -> None:
+def test_names_that_were_moved_have_lines_to_their_centers() -> None:
     figure = make_figure()
     figure.show(make_scene(centers=[(5, 5), (5, 5), (0.1, 2)]), COLORS)
-    (texts,) = (artist for artist in figure.axes[0].artists if isinstance(artist, Texts))
-    written, lines = texts.written_names()
+    (names,) = (artist for artist in figure.axes[0].artists if isinstance(artist, Names))
+    written, lines = names.written_names()
     (first, second, rim) = (box for *_, box in written)
     assert not first.overlaps(second)
     assert rim.x0 > figure.axes[0].get_window_extent().x0

@@ -1,4 +1,4 @@
-"""The cells of a layer: coloured, marked and shown; `close` undoes all of it."""
+"""Colour, mark and show the cells of a layer; `close` restores the layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from centroid_encoder.viewer.map.overlay import HIGHLIGHT, MIN_OPACITY, LayerLin
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 CLEAR = (0.0, 0.0, 0.0, 0.0)
 
-# Rows are shuffled, ids have gaps; the cell 8 is not in the image, 3 in the image is no cell.
+# Ids are not sorted and have gaps. The cell 8 is not in the image; the label 3 has no cell.
 IDS = [55, 7, 8, 20, 4]
 CODES = np.array([0, 1, 2, -1, 2])
 SEEN = {55: COLORS[0], 7: COLORS[1], 4: COLORS[2]}
@@ -34,7 +34,7 @@ NONE = np.empty(0, dtype=np.intp)
 
 
 def link_to(viewer: Any, layer: Any, ids: Any = IDS) -> LayerLink:
-    """Link of cells with these ids, or keys of points, to a layer that comes into the viewer."""
+    """Add a layer to the viewer, and link cells with these ids to it."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)
     index = pd.Index([f"c{i}" for i in range(len(ids))])
@@ -44,7 +44,7 @@ def link_to(viewer: Any, layer: Any, ids: Any = IDS) -> LayerLink:
 
 
 def points(**options: Any) -> Points:
-    """Points whose keys are 4, 7, 3, 55, 20: the cell 8 is not among them."""
+    """Points with the ids 4, 7, 3, 55 and 20; the cell 8 is missing."""
     keys = [4, 7, 3, 55, 20]
     features = {"cell_id": keys, "kind": list("abacb"), "score": [0.1, 0.5, 0.2, 0.9, 0.7]}
     positions = np.arange(10.0).reshape(5, 2) ** 2
@@ -52,7 +52,7 @@ def points(**options: Any) -> Points:
 
 
 def shapes(**options: Any) -> Shapes:
-    """Polygons for these points."""
+    """Squares around these points."""
     of = points()
     corners = np.array([[-0.4, -0.4], [-0.4, 0.4], [0.4, 0.4], [0.4, -0.4]])
     outlines = [place + corners for place in of.data]
@@ -60,7 +60,7 @@ def shapes(**options: Any) -> Shapes:
 
 
 def seen(layer: Labels) -> NDArray[np.floating]:
-    """Colour of each pixel, premultiplied: what is transparent has none."""
+    """Colour of each pixel, multiplied by its opacity."""
     data = layer.data[0] if layer.multiscale else layer.data
     colors = layer.colormap.map(np.asarray(data))
     return colors * colors[..., 3:]
@@ -104,7 +104,7 @@ def test_ids_of_any_type_and_size(ids: list[int], dtype: str) -> None:
     np.testing.assert_array_equal(shown(viewer, link.layer), wanted(image, expected))
 
 
-def test_other_colors_and_marks_replace_those_before() -> None:
+def test_new_colors_and_marks_replace_the_old_ones() -> None:
     viewer = ViewerModel()
     link = link_to(viewer, Labels(IMAGE))
     for codes in (CODES[::-1], CODES):
@@ -163,7 +163,7 @@ def test_images_of_any_kind(make: Callable[[], Labels]) -> None:
 
 
 def state(viewer: Any, layer: Any) -> dict[str, Any]:
-    """All that colouring and marking might change."""
+    """Everything that colouring and marking can change."""
     now: dict[str, Any] = {
         "layers": list(viewer.layers),
         "selection": set(viewer.layers.selection),
@@ -200,7 +200,7 @@ LAYERS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_the_layer_is_as_it_was(kind: str) -> None:
+def test_the_look_of_the_layer_is_restored(kind: str) -> None:
     viewer = ViewerModel()
     layer = viewer.add_layer(LAYERS[kind]())
     viewer.layers.selection = {viewer.add_labels(IMAGE)}
@@ -226,7 +226,7 @@ def test_points_and_shapes_are_colored(kind: str) -> None:
     keys = layer.features["cell_id"]
     expected = [to_rgba(SEEN[key]) if key in SEEN else CLEAR for key in keys]
     np.testing.assert_allclose(layer.face_color, expected)
-    # The user adds two, and removes two of the others.
+    # The user adds two items and removes others.
     before = len(layer.data)
     layer.add(layer.data[:2])
     link.color("label", CODES, COLORS)
@@ -240,7 +240,7 @@ def test_points_and_shapes_are_colored(kind: str) -> None:
     assert layer.face_color[:, 3].all()
 
 
-def test_an_opacity_that_the_user_chose_stays() -> None:
+def test_an_opacity_chosen_by_the_user_is_kept() -> None:
     viewer = ViewerModel()
     layer = viewer.add_labels(IMAGE, opacity=0.6)
     link = link_to(viewer, layer)
@@ -250,7 +250,7 @@ def test_an_opacity_that_the_user_chose_stays() -> None:
     assert layer.opacity == 0.2
 
 
-def test_the_user_deletes_the_layers_above() -> None:
+def test_the_user_can_delete_the_layers_above() -> None:
     viewer = ViewerModel()
     layer = viewer.add_labels(IMAGE)
     before = state(viewer, layer)
@@ -270,7 +270,7 @@ def test_the_user_deletes_the_layers_above() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: Labels(IMAGE), points], ids=["labels", "points"])
-def test_the_layer_is_removed_before_the_link_is_closed(make: Callable[[], Any]) -> None:
+def test_the_layer_can_be_removed_before_the_link_is_closed(make: Callable[[], Any]) -> None:
     viewer, layer = ViewerModel(), make()
     opacity = layer.opacity
     link = link_to(viewer, layer)
@@ -289,7 +289,7 @@ def test_the_layer_is_removed_before_the_link_is_closed(make: Callable[[], Any])
 
 
 @pytest.mark.parametrize(("side", "width"), [(9, 1), (20, 2)])
-def test_outlines_are_those_of_napari_and_thin_on_small_cells(side: int, width: int) -> None:
+def test_outlines_equal_those_of_napari_and_are_thin_on_small_cells(side: int, width: int) -> None:
     ids = np.arange(1, 13).reshape(3, 4)
     image = np.kron(ids, np.pad(np.ones((side, side), dtype=int), 1))
     viewer = ViewerModel()
@@ -302,7 +302,7 @@ def test_outlines_are_those_of_napari_and_thin_on_small_cells(side: int, width: 
         assert 0 < drawn.sum() < 0.6 * marked.sum()
 
 
-def test_napari_outlines_the_plane_of_three_dimensions_that_is_seen() -> None:
+def test_napari_draws_the_outlines_in_three_dimensions() -> None:
     image = np.kron(np.arange(8).reshape(2, 2, 2), np.ones((9, 9, 9), dtype=int))
     viewer = ViewerModel()
     link = link_to(viewer, Labels(image), range(1, 8))
@@ -312,7 +312,7 @@ def test_napari_outlines_the_plane_of_three_dimensions_that_is_seen() -> None:
     np.testing.assert_array_equal(marks.data, image == 7)
 
 
-def test_outlines_are_white_over_an_image_or_a_dark_canvas_and_else_black() -> None:
+def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
     viewer = ViewerModel()
     image = viewer.add_image(np.zeros(IMAGE.shape))
     link = link_to(viewer, Labels(IMAGE))
@@ -331,7 +331,7 @@ def test_outlines_are_white_over_an_image_or_a_dark_canvas_and_else_black() -> N
     np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("black"))
 
 
-def test_marks_are_those_of_the_last_selection_and_hidden_with_the_layer() -> None:
+def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
     viewer = ViewerModel()
     layer = Labels(IMAGE)
     link = link_to(viewer, layer)
@@ -347,7 +347,7 @@ def test_marks_are_those_of_the_last_selection_and_hidden_with_the_layer() -> No
 
 
 @pytest.mark.parametrize("make", [points, shapes])
-def test_points_and_shapes_are_selected_to_mark_and_to_pick_them(make: Callable[..., Any]) -> None:
+def test_points_and_shapes_are_marked_and_picked_by_selection(make: Callable[..., Any]) -> None:
     viewer, layer, picked = ViewerModel(), make(), []
     link = link_to(viewer, layer)
     link.picked.connect(lambda rows: picked.append(sorted(rows.tolist())))
@@ -370,7 +370,7 @@ def test_points_and_shapes_are_selected_to_mark_and_to_pick_them(make: Callable[
 
 
 def in_view(viewer: Any, position: Any) -> bool:
-    """Whether a position in the world lies inside the canvas, and, in a stack, in the slice."""
+    """Return whether a position in the world is visible on the canvas and in the slice."""
     position, dims = np.asarray(position), viewer.dims
     displayed = list(dims.displayed)
     center = np.asarray(viewer.scene.camera.center)[-2:]
@@ -381,7 +381,7 @@ def in_view(viewer: Any, position: Any) -> bool:
 
 
 def big(shape: tuple[int, ...], cells: dict[int, tuple[int, ...]], **options: Any) -> Labels:
-    """Image of cells of 3 pixels along each axis."""
+    """Image of cells with 3 pixels along each axis."""
     image = np.zeros(shape, dtype=np.int32)
     for label, corner in cells.items():
         image[tuple(slice(at, at + 3) for at in corner)] = label
@@ -409,12 +409,12 @@ def test_the_camera_shows_the_cells(kind: str) -> None:
         for row in rows:
             for corner in ([0, 0], [0, 2], [2, 0], [2, 2]):
                 assert in_view(viewer, layer.data_to_world(np.add(CELLS[IDS[row]], corner)))
-    # Close enough to be seen, in their neighbourhood: not the whole image.
+    # The view is the neighbourhood of the cells, not the whole image.
     extent = np.ptp(layer.extent.world, axis=0)
     assert viewer.scene.camera.zoom > 1.5 * min(np.array(viewer.canvas.size) / extent)
 
 
-def test_cells_that_are_not_in_the_image_or_were_erased() -> None:
+def test_cells_that_are_missing_or_were_erased_are_not_shown() -> None:
     viewer = ViewerModel()
     layer = Labels(IMAGE.copy())
     link = link_to(viewer, layer)
@@ -455,7 +455,7 @@ def test_in_a_stack_a_slice_with_a_cell_is_shown(order: tuple[int, ...]) -> None
     link = link_to(viewer, layer)
     viewer.dims.order = order
     axis = order[0]
-    # Nothing is half-way between two cells that are far apart.
+    # The slice is that of a cell, not one half-way between two cells.
     for rows in ([0], [1], [3], [4], [0, 4]):
         viewer.scene.camera.zoom = 1000
         link.show(np.array(rows))

@@ -1,4 +1,4 @@
-"""Check labels: a cross-validation from the widget, from its button to the file."""
+"""Check labels: a cross-validation in the widget, from the button to the saved file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.map import NO_MAP
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
-from tests.viewer.seen import seen_colors, texts
+from tests.viewer.seen import open_table, seen_colors, texts
 
 Open = Callable[[], CentroidEncoderWidget]
 Do = Callable[[CentroidEncoderWidget], None]
@@ -40,7 +40,7 @@ def cells(make_cells: MakeCells) -> AnnData:
 def widget(
     viewer: Viewer, cells: AnnData, image_of: Callable[..., Any], open_widget: Open
 ) -> CentroidEncoderWidget:
-    """The widget with a table and its layer, for checks of two folds."""
+    """The widget with a table and its layer, set to two folds."""
     viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
     widget = open_widget()
     widget.form.n_folds.value = 2
@@ -56,7 +56,7 @@ def test_results_are_those_of_the_function(
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 40, list("abc"))
     cells.X[3, 2] = np.nan
     widget.show_table(cells)
-    # A cross-validation holds out its folds alone.
+    # A cross-validation holds out only its folds.
     widget.form.test_size.value = 0.4
     arguments = {"n_folds": 3, "group_key": "donor", "n_permutations": 1, "missing": "drop"}
     for name, value in arguments.items():
@@ -72,7 +72,7 @@ def test_results_are_those_of_the_function(
     assert_equal(cells, wanted, exact=True)
 
 
-def test_the_error_is_shown_and_suspects_are_listed(
+def test_the_error_is_shown_and_doubtful_cells_are_listed(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Do, check: Do, cells: AnnData
 ):
     train(widget)
@@ -82,9 +82,9 @@ def test_the_error_is_shown_and_suspects_are_listed(
     widget.select(np.array([7]))
     widget.form.max_epochs.value = 10
     check(widget)
-    # Its settings are not those of the map.
+    # The settings of the check are not those of the map.
     assert "max_epochs=3" in widget.message.text()
-    # The map and the selection stay.
+    # The map and the selection do not change.
     assert cells.obsm["X_ce"] is embedding
     assert np.flatnonzero(widget.session.selected).tolist() == [7]
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
@@ -118,7 +118,7 @@ def test_the_error_is_shown_and_suspects_are_listed(
     widget.misplaced.view.selectRow(0)
     assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
     assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[0]
-    # The layer shows which they are.
+    # The layer shows these cells.
     layer = viewer.layers["nuclei"]
     widget.cells.color_box.setCurrentText("out-of-fold error")
     wrong = (cells.obs["ce_cv_label"] != cells.obs["cell_type"]).to_numpy()
@@ -138,13 +138,15 @@ def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: 
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert begun[0].startswith("X looks like raw counts; log-normalise first")
     assert "group_key='donor'" in begun[0]
-    # Each is shown once.
+    # Each warning is shown once.
     assert "group_key='donor'" in widget.verdict.doubts.text()
     assert widget.message.text().startswith("X looks like raw counts")
     assert "group_key" not in widget.message.text()
 
 
-def test_other_labels_than_those_of_the_map(open_widget: Open, check: Do, embed: MakeCells):
+def test_a_check_of_other_labels_than_those_of_the_map(
+    open_widget: Open, check: Do, embed: MakeCells
+):
     cells, widget = embed(), open_widget()
     cells.obs["half"] = pd.Categorical(np.where(np.arange(120) < 60, "a", "b"))
     widget.show_table(cells)
@@ -153,14 +155,14 @@ def test_other_labels_than_those_of_the_map(open_widget: Open, check: Do, embed:
     check(widget)
     assert widget.verdict.found.text().startswith("half: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
-    # The legend is that of the map; its other classes were not checked.
+    # The table shows the classes of the map; the others were not checked.
     assert widget.classes.view.isColumnHidden(5)
     widget.misplaced.source_buttons[REGIONS].click()
-    # The label column that is chosen is not that of the map: nothing was relabelled.
+    # The chosen label column is not that of the map, and nothing was relabelled.
     assert set(widget.misplaced.model.table["label"]) <= set(cells.obs["cell_type"].cat.categories)
 
 
-def test_a_map_whose_labels_a_check_replaces_is_read_again(
+def test_a_map_is_read_again_if_a_check_replaces_its_labels(
     widget: CentroidEncoderWidget, train: Do, check: Do, cells: AnnData
 ):
     check(widget)
@@ -171,7 +173,7 @@ def test_a_map_whose_labels_a_check_replaces_is_read_again(
     cells.obs["cell_type"] = labels
     widget.form.label_key.value = "cell_type"
     check(widget)
-    # As in a file that is opened again: the map knows no class "new".
+    # As in a file that is opened again, the map has no class "new".
     assert widget.result is None
     assert not len(widget.session.classes)
 
@@ -181,7 +183,7 @@ def test_a_map_whose_labels_a_check_replaces_is_read_again(
 
 @pytest.fixture
 def study(make_cells: MakeCells) -> AnnData:
-    """Cells of three images, which shift the cells."""
+    """Cells of three images, with a shift for each image."""
     adata = make_cells(n_obs=180, distance=1.5)
     image = np.arange(180) // 60
     adata.X += 2 * np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)[image]
@@ -210,17 +212,17 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert script.count("ce.tl.cross_validate(") == 2
     assert "group_key='image'" in script
     assert "key_added='ce_images'" in script
-    # Somebody damages what is stored.
+    # The stored check is damaged.
     kept = others.pop("classes")
     widget.session.read()
     assert "Press Check labels" in widget.verdict.doubts.text()
     others["classes"] = kept
-    # Whole images are held out once.
+    # If the user holds out whole images, there is no second check.
     widget.form.group_key.value = "image"
     check(widget)
     assert study.uns["ce_cv"]["params"]["group_key"] == "image"
     assert "Voronoi error of held-out cells" in widget.verdict.found.text()
-    # Classes that are in one image each leave the second error unknown.
+    # If each class is in one image only, the second error cannot be estimated.
     other = study[study.obs["image"] != "c"].copy()
     other.obs["cell_type"] = pd.Categorical(np.where(other.obs["image"] == "a", "x", "y"))
     other.uns.clear()
@@ -229,7 +231,7 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     check(widget)
     assert "ce_cv" in other.uns
     assert "ce_images_cv" not in other.uns
-    assert widget.message.text().startswith("The error on new images is unknown. ")
+    assert widget.message.text().startswith("The error on new images could not be estimated. ")
     assert widget.verdict.isVisible()
 
 
@@ -253,16 +255,16 @@ def test_an_error_shows_the_field_of_its_parameter(
 # -- where it stays ------------------------------------------------------------------------------
 
 
-def test_a_check_that_came_with_the_table_is_offered(
+def test_a_check_that_is_stored_in_the_table_is_shown(
     open_widget: Open, cells: AnnData, tmp_path: Path, check: Do, save: Callable[..., None]
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
     cells.write_h5ad(tmp_path / "cells.h5ad")
     widget = open_widget()
-    widget.data.open_file(tmp_path / "cells.h5ad")
+    open_table(widget.catalog, tmp_path / "cells.h5ad")
     widget.form.n_folds.value = 2
     check(widget)
-    # It needs no map.
+    # A check needs no map.
     assert "ce" not in widget.session.adata.uns
     assert widget.result is None
     assert widget.misplaced.source is OUT_OF_FOLD
@@ -274,12 +276,12 @@ def test_a_check_that_came_with_the_table_is_offered(
     found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
     listed, known = widget.misplaced.model.table, widget.keep.script()
     save(widget, tmp_path / "checked.h5ad")
-    again = widget.data.open_file(tmp_path / "checked.h5ad")
+    again = open_table(widget.catalog, tmp_path / "checked.h5ad")
     assert again is not None
     assert again.adata is not cells
     assert (widget.verdict.found.text(), widget.verdict.doubts.text()) == (found, doubted)
     assert widget.verdict.isVisible()
     pd.testing.assert_frame_equal(widget.misplaced.model.table, listed, check_categorical=False)
-    # As if it had been checked here, but for where the table is.
+    # The same as if the table had been checked here, except for its file.
     assert widget.keep.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)
     assert "model=ce.CentroidEncoder(" in known

@@ -1,4 +1,4 @@
-"""The legend: what it shows, and what the mouse does to it."""
+"""The table of classes: its content, and clicks on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Role = Qt.ItemDataRole
 
 
 class Legend:
-    """A legend of these classes, and the mouse on it."""
+    """A table of these classes, and clicks on it."""
 
     def __init__(self, table: ClassTable, session: Session) -> None:
         self.table, self.session, self.model = table, session, table.model
@@ -76,7 +76,7 @@ def test_names_colors_numbers_and_errors(legend: Legend) -> None:
     for row, color in enumerate(CLASSES["color"]):
         assert legend.text(row, COLOR, Role.DecorationRole) == QColor(color)
         assert legend.text(row, COLOR) is None
-    # Without a check, there is no column for it.
+    # Without a check, its column is hidden.
     assert not legend.table.view.isColumnHidden(5)
     legend.show(CLASSES[1:])
     assert legend.table.view.isColumnHidden(5)
@@ -90,18 +90,18 @@ def test_the_mouse_switches_classes_off_and_on(legend: Legend) -> None:
         legend.click(row, BOX)
         assert legend.boxes() == [bool(on) for on in shown]
         assert legend.session.hidden == set(CLASSES["name"][[not on for on in shown]])
-    # A double click shows one class, and then all.
+    # A double click shows the class alone, and another one shows all classes.
     for row, column, shown in ((1, NAME, [0, 1, 0]), (2, 3, [0, 0, 1]), (2, NAME, [1, 1, 1])):
         legend.click(row, column, twice=True)
         assert legend.boxes() == [bool(on) for on in shown]
 
 
-def test_a_double_click_on_the_color_offers_others(
+def test_a_double_click_on_the_color_opens_a_dialog(
     legend: Legend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[tuple[int, str]] = []
     monkeypatch.setattr(legend.session, "recolor_class", lambda *color: chosen.append(color))
-    # The dialog is cancelled, and then accepted.
+    # Cancel the dialog first, then accept it.
     answers = [QColor("#123456"), QColor()]
     monkeypatch.setattr(QColorDialog, "getColor", lambda *_: answers.pop())
     for expected in ([], [(2, "#123456")]):
@@ -110,7 +110,7 @@ def test_a_double_click_on_the_color_offers_others(
     assert legend.boxes() == [True, True, True]
 
 
-def test_other_numbers_keep_the_boxes_and_other_classes_do_not(legend: Legend) -> None:
+def test_check_boxes_are_kept_unless_there_are_other_classes(legend: Legend) -> None:
     legend.click(1, BOX)
     legend.show(CLASSES.assign(color="#111111", error=0.5))
     assert legend.boxes() == [True, False, True]
@@ -121,7 +121,7 @@ def test_other_numbers_keep_the_boxes_and_other_classes_do_not(legend: Legend) -
     assert legend.boxes() == []
 
 
-def test_a_long_legend_stays_where_it_was_scrolled_to(legend: Legend) -> None:
+def test_a_long_table_keeps_its_scroll_position(legend: Legend) -> None:
     legend.show(pd.concat(50 * [CLASSES]).assign(name=[f"class {i}" for i in range(150)]))
     QApplication.processEvents()
     legend.table.view.scrollTo(legend.model.index(120, NAME))

@@ -22,7 +22,7 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import EMPTY, DataPanel
-from tests.viewer.seen import entries
+from tests.viewer.seen import entries, open_table
 
 ImageOf = Callable[..., NDArray[np.int32]]
 
@@ -43,7 +43,7 @@ def layers(panel: DataPanel) -> LayerList:
     return panel.layers  # type: ignore[attr-defined, no-any-return]
 
 
-def test_a_burst_of_events_is_answered_once(
+def test_many_events_cause_one_update(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
     assert panel.message.text() == EMPTY
@@ -71,7 +71,7 @@ def test_a_burst_of_events_is_answered_once(
     assert "2 without a label" in panel.joined_text.text()
 
 
-def test_a_table_without_ids_asks_for_them(
+def test_without_a_column_of_ids_the_user_must_choose_one(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
 ) -> None:
     layer = Labels(image_of(cells), name="nuclei")
@@ -80,7 +80,7 @@ def test_a_table_without_ids_asks_for_them(
     layers.append(layer)
     panel.catalog.refresh()
     assert panel.instance_box.currentText() == "choose …"
-    assert "no column of the table has a name of ids" in panel.message.text().lower()
+    assert "no column of the table has a usual name for ids" in panel.message.text().lower()
     panel.instance_box.setCurrentText("number")
     assert panel.joined_text.text().startswith("120 cells; 0 without a label")
     assert "choose …" not in entries(panel.instance_box)
@@ -113,7 +113,7 @@ def test_columns_of_ids_and_images_are_chosen(
         assert box.isHidden()
 
 
-def test_ids_that_are_off_by_one_are_mended_with_a_button(
+def test_a_button_corrects_ids_that_are_off_by_one(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
 ) -> None:
     image = image_of(cells)
@@ -139,17 +139,21 @@ def test_ids_that_are_off_by_one_are_mended_with_a_button(
 def test_lazy_labels_are_read_in_a_thread(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
-    image, threads = image_of(cells), set()
+    image, threads, allowed = image_of(cells), set(), threading.Event()
+    allowed.set()
 
     def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
+        allowed.wait(30)
         threads.add(threading.current_thread())
         return block
 
     lazy = da.from_array(image).map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
     layers.append(Labels(lazy, name="slide", metadata={"adata": cells}))
     threads.clear()
+    allowed.clear()
     panel.catalog.refresh()
     assert panel.joined_text.text() == "120 cells; reading the labels of slide …"
+    allowed.set()
     qtbot.waitUntil(lambda: panel.joined_text.text().startswith("120 cells; 0 without a label"))
     assert threading.main_thread() not in threads
 
@@ -157,14 +161,14 @@ def test_lazy_labels_are_read_in_a_thread(
 def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
     assert not panel.close_button.isEnabled()
-    panel.open_file(tmp_path / "cells.h5ad")
+    open_table(panel.catalog, tmp_path / "cells.h5ad")
     panel.close_button.click()
     assert panel.catalog.tables == []
     assert not panel.close_button.isEnabled()
     assert panel.message.text() == EMPTY
 
 
-def test_positions_are_shown_where_there_is_no_layer(
+def test_a_button_shows_positions_if_there_is_no_layer(
     panel: DataPanel, layers: LayerList, cells: AnnData
 ) -> None:
     assert panel.positions_button.isHidden()
@@ -203,14 +207,18 @@ def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qt
     assert panel.table_box.currentText() == "cells.h5ad"
     assert [table.name for table in panel.catalog.tables] == ["cells.zarr", "cells.h5ad"]
     assert panel.catalog.tables[0].path == tmp_path / "cells.zarr"
-    # Cells of one name are given others.
+    # Cells of the same name get other names.
     said = [record.message for record in notification_manager.records]
-    assert any("was appended to 1 of them" in text for text in said)
+    assert any("was appended to 1 name" in text for text in said)
 
 
-def test_a_folder_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
-    assert panel.open_file(tmp_path) is None
-    assert "it is a folder, but no zarr store" in panel.message.text()
+def test_the_panel_says_why_a_folder_is_no_table(
+    panel: DataPanel, tmp_path: Path, qtbot: QtBot
+) -> None:
     zarr.open_group(tmp_path / "images.zarr", mode="w").create_group("tables/cells")
-    assert panel.open_file(tmp_path / "images.zarr") is None
-    assert "one of its tables here: tables/cells" in panel.message.text()
+    for folder, text in (
+        (tmp_path, "it is a folder, but no zarr store"),
+        (tmp_path / "images.zarr", "one of its tables here: tables/cells"),
+    ):
+        panel.opening.read(folder)
+        qtbot.waitUntil(lambda text=text: text in panel.message.text())

@@ -29,7 +29,7 @@ def categorical(n: int, n_categories: int) -> pd.Categorical:
 
 @pytest.fixture
 def table(make_cells: Callable[..., AnnData]) -> AnnData:
-    """Cells with columns of many kinds."""
+    """Cells with columns of many types."""
     adata = make_cells(n_obs=1200)
     adata.obs["name"] = categorical(1200, 1100)
     adata.obs["area"] = np.linspace(0, 1, 1200)
@@ -40,9 +40,7 @@ def table(make_cells: Callable[..., AnnData]) -> AnnData:
     return adata
 
 
-def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
-    form: TrainingForm, table: AnnData
-):
+def test_columns_of_labels_are_offered_the_likeliest_first(form: TrainingForm, table: AnnData):
     form.set_adata(table)
     choices = ("cell_type", "donor", "cluster", "alive", "name")
     assert form.label_key.choices[1:] == choices
@@ -64,7 +62,9 @@ def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
         (["donor", "batch"], "donor"),
     ],
 )
-def test_labels_are_known_by_their_name(form: TrainingForm, columns: list[str], likely: str):
+def test_the_label_column_is_guessed_by_its_name(
+    form: TrainingForm, columns: list[str], likely: str
+):
     obs = pd.DataFrame({name: categorical(6, 2) for name in columns})
     form.set_adata(AnnData(np.zeros((6, 2)), obs=obs.set_axis(list("abcdef"))))
     assert form.label_key.value == likely
@@ -92,7 +92,7 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
     assert form.hint.isHidden()
     form.features.value = "X"
     assert not form.hint.isHidden()
-    # A column of that name with classes is one of labels.
+    # A column with the name of ids that holds classes is offered.
     table.adata.obs["label"] = np.arange(30) % 3
     form.set_adata(table.adata)
     assert "label" in form.label_key.choices
@@ -112,7 +112,7 @@ def test_representations_are_offered_but_not_results(form: TrainingForm, table: 
     assert form.features.choices == ("layers: scaled", "obsm: X_pca")
 
 
-def test_what_was_chosen_is_kept_where_it_exists(
+def test_choices_are_kept_if_another_table_has_them(
     form: TrainingForm, table: AnnData, make_cells: Callable[..., AnnData]
 ):
     table.layers["scaled"] = table.X
@@ -154,13 +154,13 @@ def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
     assert "model" not in form.parameters()
     form.max_epochs.value = " 7 "
     assert form.parameters()["model"].get_params()["max_epochs"] == 7
-    # Only numbers can be typed.
+    # Only digits can be typed.
     form.max_epochs.value = ""
     QTest.keyClicks(form.max_epochs.native, "few")
     assert form.max_epochs.value == ""
 
 
-def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData):
+def test_variables_are_chosen_as_in_the_function(form: TrainingForm, table: AnnData):
     table.var["marker"] = np.arange(8) < 3
     form.set_adata(table)
     assert form.mask_var.value is None
@@ -176,17 +176,17 @@ def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData)
     assert form.parameters() == {}
     form.mask_var.value = None
     assert form.parameters() == {"mask_var": None}
-    # As after each training.
+    # The table is set again after each training.
     form.set_adata(other)
     assert form.parameters() == {"mask_var": None}
-    # A representation has no genes.
+    # A representation has no variables.
     other.obsm["X_pca"] = other.X
     form.set_adata(other)
     form.features.value = "obsm: X_pca"
     assert form.parameters() == {"use_rep": "X_pca"}
 
 
-def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qtbot: QtBot):
+def test_the_field_of_a_wrong_parameter_is_shown(form: TrainingForm, qtbot: QtBot):
     with qtbot.assertNotEmitted(form.advanced_wanted):
         form.point_at("label_key")
         form.point_at("model")
@@ -197,14 +197,14 @@ def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qt
         form.point_at("group_key")
 
 
-def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
+def test_labels_among_the_variables_are_left_out(form: TrainingForm):
     features = pd.DataFrame({"area": np.linspace(1, 2, 12), "cluster": np.arange(12) % 3})
     layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
     (table,) = find_tables([layer], [], [])
     form.set_adata(table.adata, "cluster")
     mask = form.parameters()["mask_var"]
     assert table.adata.var_names[mask].tolist() == ["area"]
-    # A gene that only has the name of the labels stays.
+    # A variable that only has the same name as the labels is kept.
     table.adata.obs["cluster"] = pd.Categorical(["a", "b"] * 6)
     form.set_adata(table.adata, "cluster")
     assert "mask_var" not in form.parameters()

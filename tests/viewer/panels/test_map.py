@@ -1,4 +1,4 @@
-"""The map's panel: names, new cells over those of the reference, and a window of its own."""
+"""The panel of the map: names, new cells above reference cells, and the separate window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.artists import Dots
-from centroid_encoder.viewer.map.colorings import color_cells, color_column
+from centroid_encoder.viewer.map.colorings import color_cells, color_values
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
@@ -32,7 +32,7 @@ Embed = Callable[..., AnnData]
 
 @pytest.fixture
 def query(embed: Embed, make_cells: Callable[..., AnnData]) -> tuple[AnnData, AnnData]:
-    """Cells of a map of four classes, and new cells of two of them."""
+    """Cells with a map of four classes, and new cells of two of these classes."""
     reference, new = embed(4), make_cells(4, distance=1.0)
     new = new[new.obs["cell_type"].isin(["type 0", "type 1"])].copy()
     new.obs_names = [f"new{i}" for i in range(new.n_obs)]
@@ -54,7 +54,7 @@ def shown(panel: MapPanel, qtbot: QtBot) -> MapPanel:
 
 
 def mapped(names: list[str]) -> AnnData:
-    """Cells in a map that was not trained, ten of each class."""
+    """Ten cells of each class, with a map that was not trained."""
     adata = AnnData(np.zeros((10 * len(names), 0)))
     angles = np.linspace(0, 2 * np.pi, len(names), endpoint=False)
     centers = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -66,7 +66,7 @@ def mapped(names: list[str]) -> AnnData:
 
 
 def show(panel: MapPanel, *tables: AnnData) -> MapFigure:
-    """Choose the last of some tables."""
+    """Add tables, and choose the last one."""
     catalog = panel._session.catalog
     for i, adata in enumerate(tables):
         catalog.choose(catalog.add(adata, f"table {i}"))
@@ -84,13 +84,13 @@ def view(figure: MapFigure) -> NDArray[np.floating]:
 
 
 def dots(figure: MapFigure, panel: int = 0) -> list[Dots]:
-    """Reference cells, and the cells above them."""
+    """Points of reference cells, and of the cells above them."""
     found = [artist for artist in figure.axes[panel].artists if isinstance(artist, Dots)]
     return sorted(found, key=lambda artist: artist.get_zorder())
 
 
 def grey(figure: MapFigure) -> NDArray[np.floating]:
-    """Points that are drawn behind all others."""
+    """Points of the reference cells."""
     return dots(figure)[0].points
 
 
@@ -107,12 +107,12 @@ def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
 # -- new cells -----------------------------------------------------------------------------------
 
 
-def test_new_cells_lie_over_those_of_the_reference(
+def test_new_cells_are_drawn_above_reference_cells(
     panel: MapPanel, query: tuple[AnnData, AnnData]
 ) -> None:
     reference, new = query
     figure = show(panel, new)
-    # Without the reference, all classes have a region, those without new cells as well.
+    # Without the reference, classes without new cells also have a region.
     assert not len(grey(figure))
     assert figure.scene is not None
     assert len(figure.scene.shapes) == 4
@@ -124,14 +124,16 @@ def test_new_cells_lie_over_those_of_the_reference(
     everything = np.concatenate([reference.obsm["X_ce"], new.obsm["X_ce"], centers])
     np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
-    assert "pale: reference cells (n = 120)" in title_of(figure.axes[0]).text
+    assert "pale: reference cells (n = 120)" in title_of(figure.axes[0]).get_text()
     assert len(figure.scene.points) == new.n_obs
     show(panel, reference)
     assert not len(grey(figure))
-    assert "reference" not in title_of(figure.axes[0]).text
+    assert "reference" not in title_of(figure.axes[0]).get_text()
 
 
-def test_cells_of_both_kinds_in_one_table(panel: MapPanel, query: tuple[AnnData, AnnData]) -> None:
+def test_training_cells_and_new_cells_in_one_table(
+    panel: MapPanel, query: tuple[AnnData, AnnData]
+) -> None:
     for table in query:
         table.obs = table.obs.astype({"ce_label": str, "ce_split": str})
     both = ad.concat(query, join="outer")
@@ -143,12 +145,12 @@ def test_cells_of_both_kinds_in_one_table(panel: MapPanel, query: tuple[AnnData,
 # -- names ---------------------------------------------------------------------------------------
 
 
-def test_names_are_written_until_they_are_switched_off(panel: MapPanel) -> None:
+def test_names_can_be_switched_off(panel: MapPanel) -> None:
     names = [f"a class with number {i}" for i in range(12)]
     figure, button = show(panel, mapped(names)), panel.canvas.buttons["names"]
     assert button.isChecked()
     assert shown_names(figure) == names
-    # They do not overlap.
+    # The names do not overlap.
     boxes = [name.box for name in names_on(figure.axes[0])]
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
@@ -163,13 +165,13 @@ def test_names_are_written_until_they_are_switched_off(panel: MapPanel) -> None:
     assert shown_names(figure) == names[:3]
 
 
-def test_of_many_classes_only_who_wants_them_sees_the_names(panel: MapPanel) -> None:
+def test_the_names_of_many_classes_are_hidden_at_first(panel: MapPanel) -> None:
     figure = show(panel, mapped([f"type {i}" for i in range(25)]))
     assert not panel.canvas.buttons["names"].isChecked()
     assert shown_names(figure) == []
     panel.canvas.buttons["names"].click()
     assert len(shown_names(figure)) == 25
-    # Those out of view have none.
+    # Classes out of view have no name.
     figure.axes[0].set(xlim=(1e3, 1e3 + 1))
     assert shown_names(figure) == []
 
@@ -192,7 +194,7 @@ def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel: MapPanel, em
 
 @pytest.fixture
 def make_panels(qtbot: QtBot) -> Callable[..., tuple[MapPanel, CellsPanel]]:
-    """Factory of the panels of a session whose labels are chosen as in the form."""
+    """Make the panels of a session in which label columns are chosen as in the form."""
 
     def make(*, map_first: bool = True) -> tuple[MapPanel, CellsPanel]:
         session = Session()
@@ -218,7 +220,7 @@ def test_panels_handle_events_in_any_order(
         if not i:
             cells.color_box.setCurrentText("column or variable …")
             box.setCurrentIndex(entries(box).index("size"))
-        expected, seen = color_column(adata, "size"), colors(figure)
+        expected, seen = color_values(adata, "size"), colors(figure)
         for point, code in zip(adata.obsm["X_ce"], expected.codes, strict=True):
             assert seen[tuple(point)] == expected.colors[code]
 
@@ -236,9 +238,7 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
     assert panel.canvas.map.axes == []
 
 
-def test_the_map_has_the_colors_that_are_chosen(
-    make_panels: Callable[..., Any], embed: Embed
-) -> None:
+def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: Embed) -> None:
     adata = embed(3, unlabeled=5)
     adata.obs["size"] = [*np.arange(119.0), np.nan]
     adata.obs["barcode"] = adata.obs_names
@@ -253,7 +253,7 @@ def test_the_map_has_the_colors_that_are_chosen(
         found = colors(figure)
         for row in np.flatnonzero(expected.codes >= 0):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
-    # The labels are chosen first, and no column of barcodes.
+    # The labels are chosen at first, not the barcodes.
     cells.color_box.setCurrentText("column or variable …")
     assert values.currentText() == "cell_type"
     values.setCurrentIndex(entries(values).index("size"))
@@ -263,11 +263,11 @@ def test_the_map_has_the_colors_that_are_chosen(
     values.setCurrentIndex(entries(values).index("barcode"))
     assert len(set(colors(figure).values())) == 101
     assert "all but the 100 largest" in cells.color_text.text()
-    # Classes that are switched off are off.
+    # Classes that are switched off are not drawn.
     session.hide_classes(frozenset({"type 0"}))
     assert len(colors(figure)) == 120 - adata.obs["cell_type"].eq("type 0").sum()
     session.hide_classes(frozenset())
-    # If a column has gone since, the classes have their colours again.
+    # If the chosen column has been deleted, the cells have the colours of their classes.
     del adata.obs["size"]
     values.setCurrentIndex(entries(values).index("size"))
     assert colors(figure) == of_classes
@@ -279,7 +279,7 @@ def test_the_map_has_the_colors_that_are_chosen(
 # -- a window of its own -------------------------------------------------------------------------
 
 
-def test_the_map_pops_out_and_comes_back(
+def test_the_map_moves_into_a_window_and_back(
     viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed
 ) -> None:
     cells = embed(3)
@@ -298,7 +298,7 @@ def test_the_map_pops_out_and_comes_back(
     button.click()
     button.click()
     assert canvas.window() is widget.window()
-    # The window goes with the widget.
+    # The window is closed with the widget.
     button.click()
     window = canvas.window()
     closed: list[bool] = []

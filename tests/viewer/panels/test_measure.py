@@ -1,4 +1,4 @@
-"""From layers alone to a table that is joined to them, in a real window."""
+"""Measure layers: the table is joined to them, in a real window."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_from_an_image_and_its_labels_to_a_map(
     np.testing.assert_array_equal(table.adata.X, expected.X)
     assert "7 variables." in widget.data.message.text()
     assert "No cell has a label yet" in widget.form.hint.text()
-    # By hand, as the widget says.
+    # Label the cells by hand, as the widget proposes.
     bright = table.adata[:, "CD3_mean"].X.ravel() > 10
     for name, rows in (("bright", bright), ("dim", ~bright)):
         widget.select(np.flatnonzero(rows))
@@ -87,7 +87,7 @@ def test_several_labels_are_measured_and_joined_at_once(
         assert join.n_joined == N
 
 
-def test_the_dialog_shows_the_fault_of_a_choice(
+def test_the_dialog_shows_why_layers_do_not_fit(
     viewer: Viewer, open_widget: Open, qtbot: QtBot
 ) -> None:
     widget = open_widget()
@@ -103,11 +103,11 @@ def test_the_dialog_shows_the_fault_of_a_choice(
 
     dialog.images_list.item(1).setCheckState(Qt.CheckState.Checked)
     assert dialog.text.kind == "error"
-    assert "CD4 has the shape (9, 60) and nuclei (60, 60)" in dialog.text.text()
+    assert "CD4 has the shape (9, 60) and nuclei the shape (60, 60)" in dialog.text.text()
     assert not dialog.measure_button.isEnabled()
     for row in (0, 1):
         dialog.images_list.item(row).setCheckState(Qt.CheckState.Unchecked)
-    assert "shapes alone" in dialog.text.text()
+    assert "only shapes" in dialog.text.text()
     assert dialog.measure_button.isEnabled()
     dialog.labels_list.item(0).setCheckState(Qt.CheckState.Unchecked)
     assert not dialog.measure_button.isEnabled()
@@ -117,7 +117,9 @@ def test_the_dialog_shows_the_fault_of_a_choice(
 
 
 @pytest.mark.filterwarnings("ignore:.*negative:UserWarning")
-def test_faults_of_pixels_are_shown(viewer: Viewer, open_widget: Open, qtbot: QtBot) -> None:
+def test_errors_and_warnings_about_pixels_are_shown(
+    viewer: Viewer, open_widget: Open, qtbot: QtBot
+) -> None:
     layer = viewer.add_labels(LABELS - 5, name="nuclei")
     widget = open_widget()
     measure(widget, qtbot)

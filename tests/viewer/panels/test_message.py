@@ -1,4 +1,4 @@
-"""Texts that need several lines."""
+"""Messages of several lines."""
 
 from __future__ import annotations
 

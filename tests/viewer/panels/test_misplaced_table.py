@@ -1,4 +1,4 @@
-"""The list of misplaced cells: order, choice, and the row to relabel them."""
+"""The list of misplaced cells: order, selection and relabelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = Qt.ItemDataRole.DisplayRole
 
 
 class List:
-    """A list of misplaced cells, and the mouse on it."""
+    """A list of misplaced cells, and clicks on it."""
 
     def __init__(self, adata: ad.AnnData, qtbot: QtBot) -> None:
         self.adata, self.session = adata, Session()
@@ -57,7 +57,7 @@ class List:
 
 @pytest.fixture
 def cells(embed: Callable[..., ad.AnnData], qtbot: QtBot) -> List:
-    """Cells of classes that overlap, in a map."""
+    """Cells of overlapping classes, with a map."""
     return List(embed(3), qtbot)
 
 
@@ -79,20 +79,20 @@ def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells: List) -> 
         assert cells.column("label") == listed.tolist()
         cells.click(1)
         assert cells.selected() == [cells.column("cell")[1]]
-    # Another list comes in the same order.
+    # Another list is sorted in the same order.
     before = cells.column("cell")
     cells.session.read()
     assert cells.column("cell") == before
 
 
-def test_the_class_of_the_region_is_suggested_and_the_list_shows_corrections(cells: List) -> None:
+def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cells: List) -> None:
     widget, box, obs = cells.widget, cells.widget.label_box, cells.adata.obs
     buttons = widget.relabel_button, widget.undo_button, widget.redo_button
     assert not any(button.isEnabled() for button in buttons)
     cells.click(1)
     name, before = cells.column("cell")[1], cells.column("label")[1]
     assert box.currentText() == cells.column("region")[1]
-    # A new class can be written.
+    # The name of a new class can be typed.
     box.setFocus()
     box.lineEdit().selectAll()
     QTest.keyClicks(box, "new class")
@@ -106,21 +106,21 @@ def test_the_class_of_the_region_is_suggested_and_the_list_shows_corrections(cel
     assert widget.redo_button.toolTip() == "Relabel 1 cell as new class"
     QTest.mouseClick(widget.redo_button, LEFT)
     assert cells.column("label")[1] == f"{before} → new class"
-    # Without a name, the label is removed.
+    # An empty name removes the label.
     cells.click(2)
     box.setEditText("")
     QTest.mouseClick(widget.relabel_button, LEFT)
     assert obs["cell_type_relabeled"].isna().sum() == 1
 
 
-def test_cells_that_a_cross_validation_finds(cells: List, fast: ce.CentroidEncoder) -> None:
+def test_cells_found_by_a_cross_validation(cells: List, fast: ce.CentroidEncoder) -> None:
     adata, widget = cells.adata, cells.widget
     assert [button.isEnabled() for button in widget.source_buttons.values()] == [True, False]
     widget.choose(OUT_OF_FOLD)
     assert widget.source is REGIONS
     ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=fast, progress=False)
     cells.session.read()
-    # The choice was kept.
+    # The chosen source was kept.
     assert widget.source is OUT_OF_FOLD
     expected = ce.tl.mislabeled(adata, max_own=0.05)
     assert cells.column("cell") == list(expected.index)

@@ -1,4 +1,4 @@
-"""New cells through the map of another table: from the tab to the layer, the file, the script."""
+"""New data: cells of another table are placed in a map, saved and opened again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.map import describe
-from tests.viewer.seen import entries, is_colored, seen_colors
+from tests.viewer.seen import entries, is_colored, open_table, seen_colors
 
 Do = Callable[[CentroidEncoderWidget], None]
 MakeCells = Callable[..., AnnData]
@@ -28,13 +28,13 @@ MakeCells = Callable[..., AnnData]
 
 @pytest.fixture
 def cells(embed: MakeCells) -> AnnData:
-    """Cells with a map, of classes that overlap a little."""
+    """Cells of classes that overlap a little, with a map."""
     return embed()
 
 
 @pytest.fixture
 def others(make_cells: MakeCells) -> AnnData:
-    """New cells of the same classes, under other names, without labels."""
+    """New cells of the same classes, without labels."""
     adata = make_cells(n_obs=150, distance=1.0)
     adata.X += np.random.default_rng(1).normal(0, 0.5, adata.shape).astype(np.float32)
     adata.obs_names = [f"new{i}" for i in range(150)]
@@ -50,7 +50,7 @@ def widget(
     image_of: Callable[..., Any],
     open_widget: Callable[[], CentroidEncoderWidget],
 ) -> CentroidEncoderWidget:
-    """The widget with a map, and another table with a layer of its own."""
+    """The widget with a map, and another table with its own layer."""
     viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
     viewer.add_labels(image_of(others, 1), name="other", metadata={"adata": others})
     widget = open_widget()
@@ -65,7 +65,7 @@ def choose(widget: CentroidEncoderWidget, adata: AnnData) -> None:
 
 @pytest.fixture
 def send(qtbot: QtBot) -> Do:
-    """Press Map new data, and wait until it is over."""
+    """Press Map new data, and wait for the end."""
 
     def run(widget: CentroidEncoderWidget) -> None:
         widget.new_data.map_button.click()
@@ -80,22 +80,22 @@ def send(qtbot: QtBot) -> Do:
 def test_results_are_those_of_the_function(
     widget: CentroidEncoderWidget, send: Do, cells: AnnData, others: AnnData
 ):
-    form = widget.new_data.form
+    panel = widget.new_data
     others.layers["logged"] = others.X.copy()
     others.layers["logged"][3, 2] = np.nan
     others.X = None
-    form.set_adata(others)
-    form.features.value = "layers: logged"
+    panel.table_box.currentIndexChanged.emit(0)
+    panel.features.value = "layers: logged"
     arguments = {"key_added": "mine", "min_confidence": 0.8, "missing": "mean"}
     for name, value in arguments.items():
-        getattr(form, name).value = value
+        panel.form.fields[name].value = value
     arguments["layer"] = "logged"
     colors = [row.color for row in widget.classes.rows]
     expected = others.copy()
     ce.tl.ingest(expected, cells, progress=False, **arguments)
     send(widget)
     assert widget.catalog.table.adata is others
-    # The widget names the map after its table, and the colours are those on the screen.
+    # The reference is the name of its table, and the colours are those of the widget.
     assert others.uns["mine"]["params"].pop("ingested_from") == "nuclei: AnnData"
     expected.uns["mine"]["params"].pop("ingested_from")
     assert list(others.uns.pop("mine_label_colors"))[:3] == colors
@@ -108,7 +108,7 @@ def test_the_widget_goes_to_the_new_cells(
     widget: CentroidEncoderWidget, viewer: Viewer, send: Do, others: AnnData, cells: AnnData
 ):
     assert entries(widget.new_data.table_box) == ["other: AnnData"]
-    widget.new_data.form.min_confidence.value = 0.7
+    widget.new_data.confidence.value = 0.7
     send(widget)
     assert widget.data.table_box.currentText() == "other: AnnData"
     assert widget.catalog.layer is viewer.layers["other"]
@@ -120,13 +120,13 @@ def test_the_widget_goes_to_the_new_cells(
     assert panel.title.startswith(f"query cells (n = 150, {n} unassigned)")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
     assert not widget.map.panels_box.isEnabled()
-    # Coloured by the class, those that have none are grey.
+    # Cells are coloured by class; those without a class are grey.
     assert widget.cells.color_box.currentText() == "predicted class"
     legend = {row.name: row.color for row in widget.classes.rows} | {"unassigned": GREY}
     colors = seen_colors(viewer, widget.catalog.layer, others.obs["cell_id"])
     seen = [to_hex(color) for color in colors]
     assert seen == [legend[name] for name in others.obs["ce_label"]]
-    # There is nothing to doubt, and no error to be known.
+    # These cells have no labels, and thus no errors.
     assert widget.misplaced.model.rowCount() == 0
     assert "no labels that could be wrong" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.rows)
@@ -134,13 +134,13 @@ def test_the_widget_goes_to_the_new_cells(
     widget.select(np.array([4]))
     assert not is_colored(viewer, viewer.layers["nuclei"])
 
-    # Back at the cells that were trained on, all is as it was.
+    # The training cells and their map have not changed.
     choose(widget, cells)
     assert widget.map.panels_box.isEnabled()
     assert len(widget.map.canvas.map.scene.panels) == 2
     assert not is_colored(viewer, viewer.layers["other"])
-    # A second time replaces what was only sent through.
-    widget.new_data.form.min_confidence.value = 0
+    # A second job replaces the first result.
+    widget.new_data.confidence.value = 0
     send(widget)
     assert "unassigned" not in others.obs["ce_label"].cat.categories
 
@@ -154,10 +154,10 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     train: Do,
     unchanged: Any,
 ):
-    widget.new_data.form.max_novelty.value = 0.5
+    widget.new_data.novelty.value = 0.5
     send(widget)
     assert (others.obs["ce_label"] == "unassigned").any()
-    # The labels of a result are not replaced by a training on them.
+    # A training on predicted labels does not replace these labels.
     assert widget.form.label_key.value == "ce_label"
     with unchanged(others):
         train(widget)
@@ -171,17 +171,17 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     assert not widget.keep.save_reliability_action.isEnabled()
     widget.keep.save_figure(tmp_path / "mapped.png")
     assert widget.keep.message.text() == "Saved mapped.png."
-    assert widget.data.open_file(tmp_path / "mapped.h5ad") is not None
+    open_table(widget.catalog, tmp_path / "mapped.h5ad")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
-    # It carries the map, to which more cells can be sent.
+    # The saved table contains the map, in which more cells can be placed.
     assert widget.new_data.map_button.isEnabled()
     script = widget.keep.script()
     assert "ce.tl.ingest(" in script
     assert "max_novelty=0.5" in script
-    assert "that of the table 'nuclei: AnnData'" in script
+    assert "belongs to the table 'nuclei: AnnData'" in script
 
 
-def test_a_file_is_opened_to_be_mapped(
+def test_the_new_cells_can_be_opened_from_a_file(
     widget: CentroidEncoderWidget,
     monkeypatch: pytest.MonkeyPatch,
     qtbot: QtBot,
@@ -212,7 +212,9 @@ def test_a_file_is_opened_to_be_mapped(
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
-def test_nothing_to_map(widget: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot):
+def test_without_another_table_nothing_can_be_mapped(
+    widget: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
+):
     panel = widget.new_data
     assert panel.map_button.isEnabled()
     viewer.layers.remove(viewer.layers["other"])
@@ -226,7 +228,7 @@ def test_nothing_to_map(widget: CentroidEncoderWidget, viewer: Viewer, qtbot: Qt
     assert panel.task is None
 
 
-def test_a_map_of_the_new_cells_is_not_replaced(
+def test_a_map_that_was_trained_on_the_new_cells_is_not_replaced(
     widget: CentroidEncoderWidget, send: Do, cells: AnnData, others: AnnData, unchanged: Any
 ):
     panel = widget.new_data
@@ -235,17 +237,17 @@ def test_a_map_of_the_new_cells_is_not_replaced(
     ce.tl.centroid_encoder(others, "kind", model=model, progress=False)
     with unchanged(others):
         send(widget)
-    assert "has a map of its own in uns['ce']" in panel.message.text()
+    assert "would replace a map that was trained on" in panel.message.text()
     assert panel.message.kind == "error"
     assert widget.catalog.table.adata is cells
-    panel.form.key_added.value = "mapped"
+    panel.key_added.value = "mapped"
     assert panel.message.text() == ""
     send(widget)
     assert widget.catalog.table.adata is others
     assert widget.result.key == "mapped"
 
 
-def test_who_has_gone_elsewhere_is_left_there(
+def test_the_widget_stays_at_a_third_table_that_the_user_has_chosen(
     widget: CentroidEncoderWidget, qtbot: QtBot, others: AnnData, make_cells: MakeCells
 ):
     widget.new_data.map_button.click()

@@ -1,4 +1,4 @@
-"""What can be saved, and where, without a napari window."""
+"""What can be saved and where; no napari window is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def finish(row: SaveRow, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: row.task is None, timeout=60_000)
 
 
-def test_a_table_of_a_zarr_goes_back_into_it(
+def test_a_table_is_written_back_into_its_zarr_store(
     cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
 ) -> None:
     cells.write_zarr(tmp_path / "cells.zarr")
@@ -37,7 +37,7 @@ def test_a_table_of_a_zarr_goes_back_into_it(
     assert row.update_action.text() == "Table into cells.zarr"
     table.adata.obs["note"] = "new"
     row.update_action.trigger()
-    # The thread writes the table as it was.
+    # The thread writes the table without later changes.
     table.adata.obs["later"] = "not yet"
     assert not row.save_button.isEnabled()
     finish(row, qtbot)
@@ -51,7 +51,7 @@ def test_a_table_of_a_zarr_goes_back_into_it(
     assert not row.update_action.isVisible()
 
 
-def test_the_name_of_the_opened_file_is_not_proposed(
+def test_the_opened_file_is_not_proposed_as_a_name(
     cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
 ) -> None:
     catalog = row._session.catalog

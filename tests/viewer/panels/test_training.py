@@ -1,4 +1,4 @@
-"""What runs is cancelled, or ends with its window, and leaves everything as it was."""
+"""Running jobs are cancelled or end with their window, and change nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from centroid_encoder.viewer.panels.progress import TaskRow
 
 
 def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
-    """Begin what takes a while; return the row that shows it."""
+    """Start a long job; return the row that shows its progress."""
     widget.form.max_epochs.value = 100_000
     data = widget.data
     if what == "measure":
@@ -40,7 +40,7 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
         *((what, "viewer") for what in ("train", "check", "read")),
     ],
 )
-def test_closing_while_something_runs(
+def test_cancelling_or_closing_while_a_job_runs(
     viewer: Viewer,
     open_widget: Callable[[], CentroidEncoderWidget],
     image_of: Callable[..., Any],

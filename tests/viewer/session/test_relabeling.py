@@ -1,4 +1,4 @@
-"""Relabelling: every step can be undone, the original labels stay, new names are classes."""
+"""Relabelling: each step can be undone, the original labels stay, new names become classes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_view_becomes_a_copy(unchanged: Unchanged) -> None:
         assert values(view.obs["kind_relabeled"]) == ["a", "b", "b"]
 
 
-def test_corrections_go_on_in_their_column_until_a_map_is_trained_on_it() -> None:
+def test_corrections_use_one_column_until_a_map_is_trained_on_it() -> None:
     adata = table()
     Relabeling(adata, "kind").relabel([0], "b")
     for label_key in ("kind", "kind_relabeled"):
@@ -101,9 +101,7 @@ def test_corrections_go_on_in_their_column_until_a_map_is_trained_on_it() -> Non
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-def test_undo_ends_where_something_else_has_changed_the_labels(
-    is_undone: bool, unchanged: Unchanged
-) -> None:
+def test_undo_stops_at_changes_from_elsewhere(is_undone: bool, unchanged: Unchanged) -> None:
     adata = table()
     relabeling = Relabeling(adata, "kind")
     relabeling.relabel([0], "b")
@@ -128,7 +126,7 @@ N = 5
 
 
 class Relabeled(RuleBasedStateMachine):
-    """Compare with lists: one for every state that undo and redo can reach."""
+    """Compare with lists of labels, one for each state that undo and redo can reach."""
 
     @initialize(labels=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=N, max_size=N))
     def begin(self, labels: list[str | None]) -> None:

@@ -1,4 +1,4 @@
-"""The results and labels that a session reads from its table, and the classes it shows."""
+"""Results, labels and classes of a session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad
     for column in ("label", "split"):
         named.obs[f"first_{column}"] = named.obs[f"second_{column}"]
     named.obsm["first"], named.uns["first"] = named.obsm["second"], named.uns["second"]
-    # Without results of the name before and without "ce", the first ones are shown.
+    # Without results of the last name or of "ce", the first ones are shown.
     for adata, key in ((named, "first"), (embed(), "ce"), (cells, "ce")):
         show(session, adata)
         assert session.key == key
@@ -51,14 +51,16 @@ def test_the_same_label_column_is_chosen_without_an_event(
     assert seen == [None, "cell_type"]
 
 
-def test_a_column_of_measurements_is_no_correction(session: Session, embed: Embed) -> None:
+def test_a_column_of_measurements_is_not_taken_for_corrections(
+    session: Session, embed: Embed
+) -> None:
     cells = embed()
     scores = np.linspace(0, 1, cells.n_obs)
     cells.obs["cell_type_relabeled"] = scores
     show(session, cells)
     assert session.result is not None
     assert list(session.classes) == ["type 0", "type 1", "type 2"]
-    # The column of the user is not written to.
+    # The user's column does not change.
     errors: list[Exception] = []
     session.failed.connect(errors.append)
     session.select(np.array([0]))
@@ -67,7 +69,7 @@ def test_a_column_of_measurements_is_no_correction(session: Session, embed: Embe
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
 
 
-def test_a_session_keeps_no_table_alive_that_is_not_shown(
+def test_a_session_does_not_keep_a_closed_table_in_memory(
     make_cells: Callable[..., ad.AnnData],
 ) -> None:
     cells = make_cells(n_obs=30)

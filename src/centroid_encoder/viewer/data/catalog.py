@@ -30,36 +30,36 @@ from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_
 
 
 class Catalog:
-    """Tables and layers of a viewer; the table that is chosen, and its links to layers.
+    """The tables and layers of a viewer, the chosen table, and its links to layers.
 
-    Layers are followed from `connect` to `disconnect`. Their events come in bursts, and while
-    napari is still busy with the layer. Therefore the catalog emits `stirred` and `painted`, and a
-    panel with an event loop calls `refresh` or `join_again` once for all of them.
+    The catalog follows the layers from `connect` to `disconnect`. One action of the user often
+    causes many layer events, some of them before napari has finished it. So the catalog only
+    emits `stirred` or `painted`, and a panel calls `refresh` or `join_again` once afterwards.
 
     Attributes
     ----------
     tables, table
-        All tables, in the order of listing, and the one that is chosen, or None.
+        All tables in the order of the list, and the chosen one or None.
     joins
-        The links that are joined. A table of many images has a link for each layer.
+        The join of each link. A table of many images has one link for each layer.
     faults
-        Errors of links that cannot be joined, and a `Misfit` for cells that do not seem to lie
-        where their labels are.
+        The error of each link that has no join, and a `Misfit` where cells do not seem to lie at
+        their labels.
     read_later
-        Reads the ids of a large or lazy layer into a future, and calls `take_ids`. Without it,
-        these are read at once.
+        Function that reads the ids of a large or lazy layer into a future in a thread and then
+        calls `take_ids`. If it is None, the catalog reads them at once.
     """
 
     listed = Signal()
-    """Tables or layers have come, gone or changed their names."""
+    """Tables or layers were added, removed or renamed."""
     table_changed = Signal()
-    """Another table is chosen; its links come later."""
+    """Another table was chosen; `link_changed` follows."""
     link_changed = Signal()
-    """There are other links, or they were made anew."""
+    """Links or joins have changed."""
     stirred = Signal()
-    """Layers have come, gone or changed: `refresh` soon."""
+    """Layers were added, removed or changed; `refresh` is due."""
     painted = Signal()
-    """A layer of a link may have other ids: `join_again` soon."""
+    """The ids in a linked layer may have changed; `join_again` is due."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
@@ -74,49 +74,48 @@ class Catalog:
 
     @property
     def layers(self) -> list[CellLayer]:
-        """The layers whose labels, points or shapes may be the cells of a table."""
+        """The layers whose labels, points or shapes can be cells of a table."""
         return [x for x in self._all if isinstance(x, CellLayer) and not is_drawn(x)]
 
     @property
     def measurable(self) -> tuple[list[Labels], list[Image]]:
-        """Layers that hold cells to be measured, and those that hold intensities."""
-        own = [layer for layer in self._all if not is_drawn(layer)]
-        labels = [layer for layer in own if isinstance(layer, Labels)]
-        return labels, [layer for layer in own if isinstance(layer, Image)]
+        """The Labels layers with cells to measure, and the Image layers."""
+        labels = [layer for layer in self.layers if isinstance(layer, Labels)]
+        return labels, [layer for layer in self._all if isinstance(layer, Image)]
 
     @property
     def link(self) -> Link | None:
-        """The first link of the table, that of the layer that is chosen; None if there is none."""
+        """The link to the chosen layer: the first link of the table, or None."""
         return next(iter(self._links), None)
 
     @property
     def join(self) -> Join | None:
-        """The join of the layer that is chosen, or None."""
+        """The join with the chosen layer, or None."""
         return None if self.link is None else self.joins.get(self.link)
 
     @property
     def layer(self) -> Layer | None:
-        """The layer that is chosen, or None."""
+        """The chosen layer, or None."""
         return None if self.link is None else self.link.layer
 
     @property
     def reading(self) -> list[Layer]:
-        """Layers whose ids a thread is reading."""
+        """The layers whose ids are being read in a thread."""
         return [x for x in self.layers if x in self._ids and not self._ids[x].done()]
 
     def connect(self) -> None:
-        """Follow the layers of the viewer."""
+        """Start to follow the layers of the viewer."""
         self._all.events.connect(self._on_event)
         self.refresh()
 
     def disconnect(self) -> None:
-        """Follow them no longer; ids that are being read are dropped."""
+        """Stop following the layers; ids that a thread still reads are dropped."""
         self._all.events.disconnect(self._on_event)
         self._ids.clear()
         self._links = []
 
     def _on_event(self, event: Any) -> None:
-        """Handle an event of the list of layers, or of a layer in it."""
+        """Handle an event of the layer list or of one layer."""
         layer, kind = event.sources[0], event.type
         if isinstance(layer, Layer) and is_drawn(layer):
             return
@@ -129,31 +128,32 @@ class Catalog:
                 self.painted.emit()
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
-        """List an AnnData of a file or a notebook."""
+        """Add an AnnData from a file or a notebook to the tables."""
         place = Table(adata, name, None, "notebook" if path is None else "file", path)
         self._opened = [*(x for x in self._opened if x.adata is not adata), place]
         self.refresh()
         return next(table for table in self.tables if table.adata is adata)
 
     def is_opened(self, table: Table) -> bool:
-        """Tell whether a table was opened or handed over, so that it can be closed."""
+        """Return whether a table was added by `add`, so that it can be closed."""
         return any(place.adata is table.adata for place in self._opened)
 
-    def close(self, table: Table) -> None:
-        """List a table that was opened no longer, unless it is also found on a layer."""
-        self._opened = [place for place in self._opened if place.adata is not table.adata]
+    def close(self, table: Table | None) -> None:
+        """Remove an opened table from the list, unless a layer also holds it."""
+        adata = None if table is None else table.adata
+        self._opened = [place for place in self._opened if place.adata is not adata]
         self.refresh()
 
     def refresh(self) -> None:
-        """Look for tables again; the choices stay, where their tables and layers still exist."""
+        """Search for tables again; keep the choices whose tables and layers still exist."""
         chosen = self.table
         layer = None if chosen is None else chosen.layer
         if chosen is not None and chosen.path and layer is not None and layer not in self._all:
-            # Its layer was closed, not the file.
+            # The user closed the layer of a file; the file stays open.
             self._opened.append(Table(chosen.adata, chosen.name, None, "file", chosen.path))
         self.tables = find_tables(self._all, self._opened, self.tables)
         if chosen not in self.tables:
-            # Another plugin may have replaced the features or the AnnData of its layer.
+            # Prefer a table of the same layer: another plugin may have replaced its AnnData.
             same = [x for x in self.tables if layer is not None and x.layer is layer]
             self.choose(next(iter([*same, *self.tables]), None))
         elif self._find_links() != self._links:
@@ -161,7 +161,7 @@ class Catalog:
         self.listed.emit()
 
     def choose(self, table: Table | None) -> None:
-        """Choose a table, and find the layers that show it; the same table is joined anew."""
+        """Choose a table and join it to the layers that show it; the same table is joined again."""
         if table is not self.table:
             self.table, self._links, self.joins, self.faults = table, [], {}, {}
             self.table_changed.emit()
@@ -172,15 +172,17 @@ class Catalog:
         return Choices() if self.table is None else self.table.choices
 
     def choose_layer(self, layer: Layer | None) -> None:
-        """Choose the layer that shows the table, or that none does."""
-        self._choices.declined = layer is None
-        if layer is not None:
+        """Choose the layer that shows the table; with None, no layer shows it."""
+        if layer is None:
+            self._choices.declined = True
+            self.join_again()
+        else:
             image = self._choices.images.pop(layer, NOT_SHOWN)
-            self._show(layer, self._images_by_name().get(layer) if image is NOT_SHOWN else image)
-        self.join_again()
+            by_name = self._images_by_name().get(layer)
+            self.show_image(by_name if image is NOT_SHOWN else image, layer)
 
     def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
-        """Choose the column of ids for all layers; a guess without one."""
+        """Choose the column of ids for all layers; without a column, the catalog guesses it."""
         self._choices.ids = (id_column, shift) if id_column else None
         self.join_again()
 
@@ -191,23 +193,20 @@ class Catalog:
         self.join_again()
 
     def show_image(self, value: object, layer: Layer | None) -> None:
-        """Choose the layer that shows an image of the table, None for all, or that none does.
+        """Choose the one layer that shows an image of the table, or None for no layer.
 
-        The layer shows nothing else of the table then.
+        A `value` of None stands for all images.
         """
+        images = self._choices.images
         self._choices.declined = False
         for link in self._links:
             if str(link.image) == str(value) or (link.image is None and layer is not None):
-                self._choices.images[link.layer] = NOT_SHOWN
+                images[link.layer] = NOT_SHOWN
         if layer is not None:
-            self._show(layer, value)
+            if value is None:
+                images.clear()
+            images[layer] = value
         self.join_again()
-
-    def _show(self, layer: Layer, image: object) -> None:
-        images = self._choices.images
-        if image is None:
-            images.clear()
-        images[layer] = image
 
     def show_positions(self) -> None:
         """Add the cells of the table as points at their positions."""
@@ -220,31 +219,26 @@ class Catalog:
             self.choose_layer(layer)
 
     def join_again(self) -> None:
-        """Make the links; a join stays the same object if neither ids nor pixels have changed."""
+        """Find the links and join them; a join without a change stays the same object."""
         joins, faults = self.joins, self.faults
         self._links, self.joins, self.faults = self._find_links(), {}, {}
         for link in self._links:
-            before, fault = joins.get(link), faults.get(link)
+            join, fault = joins.get(link), faults.get(link) if link in joins else None
             try:
-                ids = self._read(link.layer)
-                # While a thread reads the layer, its cells stay where they were.
-                join = before if ids is None else link.make(ids)
+                # While a thread reads the layer, there are no ids and the old join stays.
+                made = None if (ids := self._read(link.layer)) is None else link.make(ids)
+                if made is not None and (join is None or not join.is_like(made)):
+                    join, fault = made, find_misfit(link, made)
             except ValueError as error:
-                self.faults[link] = error
-                continue
-            if join is None:
-                continue
-            if before is not None and before.is_like(join):
-                join = before
-            else:
-                fault = find_misfit(link, join)
-            self.joins[link] = join
+                join, fault = None, error
+            if join is not None:
+                self.joins[link] = join
             if fault is not None:
                 self.faults[link] = fault
         self.link_changed.emit()
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
-        """Ids of a layer, read once until it changes; None while a thread reads them."""
+        """Return the ids of a layer, or None while a thread reads them; cached until it changes."""
         if layer not in self._ids:
             ids = self._ids[layer] = Future()
             if isinstance(layer, Labels) and self.read_later is not None and is_slow(layer):
@@ -258,12 +252,12 @@ class Catalog:
         return found.result() if found.done() else None
 
     def take_ids(self, ids: Future[LayerIds]) -> None:
-        """Join the layer whose ids a thread has read, unless it has changed meanwhile."""
+        """Join the layer whose ids a thread has read, unless the layer has changed since."""
         if ids in self._ids.values():
             self.join_again()
 
     def _find_links(self) -> list[Link]:
-        """Return the links by the choices of the user, else by names and ids."""
+        """Return the links that the user chose, else those found by names, else by ids."""
         table, choices, column = self.table, self._choices, self.image_column
         if table is None or choices.declined:
             return []
@@ -274,7 +268,7 @@ class Catalog:
             return Link(table, image, layer, *ids, column)
 
         chosen = list(choices.images)
-        # The latest choices of the user come first.
+        # If the user chose two layers for an image, the later choice counts.
         layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
         shown = self._images_by_name() | dict(choices.images)
         found: dict[str, Link] = {}
@@ -288,34 +282,34 @@ class Catalog:
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
         if best is not None and not self.reading:
-            # It stays when its labels are painted.
+            # Keep this layer when its labels change.
             choices.images[best.layer] = None
         return [] if best is None else [best]
 
     def _best_layer(self, links: list[Link]) -> Link | None:
-        """Return the link of the layer that the table was found on, or of most of its cells.
+        """Return the link to the table's own layer, or to the layer with most of its cells.
 
-        Points that were made of the table come last: where the image is, there are labels.
+        Labels with at least half of the cells come before the table's own points.
         """
         own = next((link for link in links if link.layer is link.table.layer), None)
         if own is not None and (isinstance(own.layer, Labels) or own.table.origin == "features"):
             return own
         fits: dict[Link, tuple[int, int]] = {}
         for link in links:
-            # Fewer than half of the cells are no reason to leave the layer of the table.
             least = 0 if own is None else link.table.adata.n_obs // 2
             if own is None or isinstance(link.layer, Labels):
                 with suppress(ValueError):
-                    ids = self._read(link.layer)
-                    join = None if ids is None else link.make(ids)
-                    if join is not None and join.n_joined > least and join.is_likely:
-                        # With as many cells in several, the layer with the fewest other labels.
-                        fits[link] = join.n_joined, -join.n_unmatched_ids
+                    if (ids := self._read(link.layer)) is not None:
+                        join = link.make(ids)
+                        half = min(join.n_rows, len(ids.ids)) / 2
+                        if join.n_joined > least and join.n_joined >= half:
+                            # If layers are equal, take that with the fewest other labels.
+                            fits[link] = join.n_joined, -join.n_unmatched_ids
         return max(fits, key=lambda link: fits[link], default=own)
 
     @property
     def image_column(self) -> str | None:
-        """Column that holds the image of each cell; None if all are in one."""
+        """Column that holds the image of each cell; None if all cells are in one image."""
         if self.table is None or self._choices.image_column == ONE_IMAGE:
             return None
         declared = self.table.declared.get("region_key")
@@ -330,15 +324,12 @@ class Catalog:
         return {} if images is None else images_by_name(self.layers, images.dropna().unique())
 
     def images(self) -> list[TableImage]:
-        """The images of the table, and the layers that show them; empty if there is only one."""
+        """Return the images of the table with the layers that show them; empty for one image."""
         images = self._image_of_cells()
         return [] if images is None else table_images(images, self.joins, self.faults)
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
-        """Return why none of these cells is in a layer; empty if one is, or if there are none.
-
-        The map shows cells of all images, so cells of an image without a layer can be selected.
-        """
+        """Return why no layer shows any of these cells; empty if one does, or without cells."""
         images, joins = self._image_of_cells(), self.joins
         if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
             return ""
@@ -352,7 +343,7 @@ class Catalog:
         return f"Not in the layer {next(iter(joins)).layer.name}."
 
     def absence(self) -> str:
-        """Return why no layer shows the table, as sentences; empty if one does."""
+        """Return a sentence on why no layer shows the table; empty if one does."""
         if self.table is None or self.joins or self.faults:
             return ""
         cells = f"{self.table.adata.n_obs:,} cells"

@@ -12,7 +12,6 @@ from napari.layers import Image, Layer
 from numpy.typing import NDArray
 
 from centroid_encoder.tl._lazy import is_lazy, issparse
-from centroid_encoder.tl._telling_features import auroc
 from centroid_encoder.viewer.data.ids import CellLayer, pixels
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.thumbnail import outline, to_world
@@ -53,6 +52,9 @@ def guess_channels(
     of that of a variable. A class is seen in a channel if one of its variables separates the class
     from all other cells. Values that are not in memory are not read: there is no guess then.
     """
+    # It imports PyTorch, which the widget does not need before a map is trained.
+    from centroid_encoder.tl._telling_features import auroc
+
     images = [layer.name for layer in layers if isinstance(layer, Image) and not layer.rgb]
     columns = {name: named_alike(list(adata.var_names), name) for name in images}
     columns = {name: places for name, places in columns.items() if len(places)}

@@ -1,6 +1,6 @@
-"""Find the columns of a table that hold ids, images or positions, and the image of a layer.
+"""Guess by names and values which columns hold ids, images or positions, and a layer's image.
 
-They are found by names and values; the user can choose others.
+The user can choose others in the widget.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"
-"""Id column that stands for the names of the cells, unless there is a column of that name."""
+"""Value of an id column that stands for the names of the cells."""
 ID_NAMES = (
     "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
     "cellnb", "nucleusid", "segmentid", "object", "cell", "id",
 )  # fmt: skip
-"""Names of columns of ids, without case and punctuation; the likeliest first."""
+"""Names of columns of ids, in lower case without punctuation; the likeliest comes first."""
 IMAGE_NAMES = (
     "region", "libraryid", "fov", "fovname", "image", "imageid", "imagename", "imagenumber",
     "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
 )  # fmt: skip
-"""Names of columns of images, likewise."""
+"""Names of columns of images, in the same form."""
 MAX_IMAGES = 1000
-"""A column with more values is no column of images."""
+"""A column with more values is not taken for a column of images."""
 ONE_IMAGE = ""
-"""Column of images of a table whose cells are all in one image."""
-ENDINGS = re.compile(
+"""Stands for the column of images if the user chose that all cells are in one image."""
+EXTENSIONS = re.compile(
     r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
     r"(?![^\W_])"
 )
-"""Endings of the names of image files, in lower case."""
+"""Extensions of image files, in lower case."""
 GENERAL_WORDS = {
     "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
     "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
     "images", "img",
 }  # fmt: skip
-"""Words in names of layers that are the same for all images."""
+"""Words in layer names that do not distinguish images."""
 WORDS_BEFORE_NUMBERS = {
     "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
 }  # fmt: skip
@@ -55,11 +55,11 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
     "areashape", "weighted", "local", "global", "px", "pixel", "pixels", "um", "µm",
     "micron", "microns",
 }  # fmt: skip
-"""Words of names of positions, beside the axis."""
+"""Words in the names of columns of positions, in addition to the axis."""
 
 
 def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Columns with one of these names, in the order of the names."""
+    """Return the columns that have one of these names, in the order of the names."""
     plain = {column: re.sub(r"[\W_]", "", str(column)).lower() for column in table}
     return sorted(
         (key for key in plain if plain[key] in names), key=lambda k: names.index(plain[k])
@@ -67,12 +67,12 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def are_ids(table: pd.DataFrame) -> list[str]:
-    """Columns that have a name of ids and different values in all rows: no classes."""
+    """Return the columns with a name of ids and without repeated values; they are no classes."""
     return [name for name in named(table, ID_NAMES) if table[name].dropna().is_unique]
 
 
 def may_be_ids(column: pd.Series) -> bool:
-    """Tell whether a column may hold ids: whole numbers or text, most of them different."""
+    """Return whether a column can hold ids: whole numbers or text, with not too many repeats."""
     values, is_float = column.dropna(), pd.api.types.is_float_dtype(column.dtype)
     if not len(values) or pd.api.types.is_bool_dtype(column.dtype):
         return False
@@ -80,9 +80,9 @@ def may_be_ids(column: pd.Series) -> bool:
 
 
 def whole_numbers(column: pd.Series, name: str) -> pd.Series:
-    """Values as nullable integers, by the positions of the rows.
+    """Return the values as nullable integers with a new index from 0.
 
-    A ValueError if a value is no whole number; the message calls the column `name`.
+    Raises a ValueError if a value is no whole number; the message calls the column `name`.
     """
     column = column.reset_index(drop=True)
     values = column.dropna()
@@ -90,7 +90,7 @@ def whole_numbers(column: pd.Series, name: str) -> pd.Series:
         values = values.astype(values.cat.categories.dtype)
     numbers = pd.to_numeric(values, errors="coerce")
     floats = numbers.to_numpy(float, na_value=np.nan)
-    # Larger floats are not exact; neither truths nor dates are ids.
+    # Larger floats are not exact. Booleans and dates are no ids.
     limit = 2.0**53 if numbers.dtype.kind == "f" else 2.0**63
     whole = (np.abs(floats) < limit) & (values.dtype.kind not in "bmM")
     whole[whole] = floats[whole] % 1 == 0
@@ -102,10 +102,10 @@ def whole_numbers(column: pd.Series, name: str) -> pd.Series:
 
 
 def id_columns(table: Table, image_column: str | None) -> list[str]:
-    """Columns of ids, the likeliest first.
+    """Return the columns of ids, the likeliest first.
 
-    The column that SpatialData declares in ``uns["spatialdata_attrs"]`` comes first; then the usual
-    names, first those whose values are whole numbers that differ in each image.
+    The column that SpatialData declares in ``uns["spatialdata_attrs"]`` comes first. Without it,
+    usual names whose whole numbers are unique in each image come before the others.
     """
     obs, declared = table.adata.obs, table.declared.get("instance_key")
     names = named(obs, ID_NAMES)
@@ -121,7 +121,7 @@ def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
     except ValueError:
         return False
     if name == "index" and table.origin != "features" and (numbers == np.arange(len(obs))).all():
-        # pandas also calls the numbers of rows so.
+        # This is the index that pandas writes: the number of the row.
         return False
     images = np.zeros(len(obs)) if image_column is None else obs[image_column].to_numpy()
     cells = numbers.notna() & (numbers != 0)
@@ -131,8 +131,8 @@ def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
 def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | None:
     """Return the first of the columns that can hold the ids of a layer.
 
-    Points and shapes must have the same column among their features, or an index; otherwise the
-    names of the cells are compared with their feature ``"cell"``.
+    A Points or Shapes layer must have a feature of the same name, or an index; otherwise its
+    feature ``"cell"`` is compared with the names of the cells.
     """
     own = layer.metadata.get("instance_key")
     if own in table.adata.obs:
@@ -144,24 +144,23 @@ def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | N
 
 
 def image_columns(obs: pd.DataFrame) -> list[str]:
-    """Columns that may be the column of images, those with a usual name first."""
-    likely = named(obs, IMAGE_NAMES)
-    floats, truths = pd.api.types.is_float_dtype, pd.api.types.is_bool_dtype
-    others = [x for x in obs if x not in likely and not floats(obs[x].dtype) and not truths(obs[x])]
-    return [str(name) for name in [*likely, *others] if 1 < obs[name].nunique() <= MAX_IMAGES]
+    """Return the columns that can name the image of a cell, those with a usual name first."""
+    others = obs.select_dtypes(exclude=[np.floating, "bool"])
+    names = dict.fromkeys([*named(obs, IMAGE_NAMES), *others])
+    return [str(name) for name in names if 1 < obs[name].nunique() <= MAX_IMAGES]
 
 
 def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
-    """Return the declared column of images, or one of a usual name; None if there is one image."""
+    """Return the declared column of images, else one with a usual name; None for one image."""
     names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
     return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
 
 
 def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:
-    """Return the image that each layer shows, by its name.
+    """Return the image that each layer shows, according to its name.
 
-    Names agree if they are equal, or equal without endings of files and words such as "mask":
-    ``A_mask`` shows ``A.tiff``. A name that agrees with several images shows none of them.
+    Names match if they are equal, or equal without file extensions and words such as "mask":
+    ``A_mask`` shows ``A.tiff``. A layer whose name matches several images shows none of them.
     """
     exact = {str(value): value for value in values}
     similar: dict[str, list[object]] = {}
@@ -169,7 +168,7 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
         similar.setdefault(_plain(name), []).append(value)
     found: dict[Layer, object] = {}
     for layer in layers:
-        # napari-spatialdata keeps the name of the element.
+        # napari-spatialdata stores the name of the element in the metadata.
         for name in (str(name) for name in (layer.name, layer.metadata.get("name")) if name):
             alike = similar.get(_plain(name), [])
             if name in exact:
@@ -180,16 +179,16 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
 
 
 def _plain(name: str) -> str:
-    """Words and numbers that distinguish the name of an image or a layer; 7 for 007."""
-    # napari numbers layers of the same name.
+    """Return the words and numbers that distinguish an image or a layer; 007 becomes 7."""
+    # napari adds a number in brackets to layers of the same name.
     name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
-    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
+    words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
     words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
     return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
 
 
 def axis(name: object) -> str | None:
-    """Axis of a column of positions: x, y or z, or its number; None for any other column."""
+    """Return the axis of a column of positions, x, y, z or a number; None for other columns."""
     words = re.findall(r"\d+|[^\W\d_]+", str(name).lower())
     rest = [word for word in words if word not in POSITION_WORDS]
     if len(rest) != 1:
@@ -199,10 +198,10 @@ def axis(name: object) -> str | None:
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
-    """Positions of cells, from ``obsm["spatial"]`` or from columns such as ``X_centroid``.
+    """Return the positions of cells in ``obsm["spatial"]`` or in columns such as ``X_centroid``.
 
-    Returns where they are, for messages, and (n_obs, 2 or 3) positions in napari's order, the last
-    axis first; None if there are none.
+    The first value says for messages where they are stored. The second one is an (n_obs, 2 or 3)
+    array in napari's order of axes, (z,) y, x. None if there are no positions.
     """
     spatial = numbers(adata.obsm.get("spatial"))
     if spatial is not None and spatial.shape[1] in (2, 3):
@@ -212,18 +211,14 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
         if set(wanted) <= set(found):
             columns = [found[a] for a in wanted]
             where = " and ".join(f"obs[{name!r}]" for name in columns[-2:])
-            place = numbers(adata.obs[columns].set_axis(range(len(columns)), axis=1))
+            place = numbers(adata.obs[columns])
             return None if place is None else (where, place)
     return None
 
 
 def numbers(value: Any) -> NDArray[np.floating] | None:
-    """Dense table with at least one complete row, or None."""
+    """Return a matrix of numbers with at least one complete row, or None for anything else."""
     if isinstance(value, pd.DataFrame):
-        known = {str(column).lower(): column for column in value}
-        # Columns that are called x and y need not be in order.
-        if set(known) in ({"x", "y"}, {"x", "y", "z"}):
-            value = value[[known[axis] for axis in sorted(known)]]
         if not all(map(pd.api.types.is_numeric_dtype, value.dtypes)):
             return None
         value = value.to_numpy(dtype=float, na_value=np.nan)

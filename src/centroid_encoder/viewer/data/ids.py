@@ -1,4 +1,4 @@
-"""Layers of cells, and the ids in them: labels of an image, indices of points and shapes."""
+"""Layers of cells and their ids: the values of a label image, the indices of points and shapes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CellLayer: TypeAlias = Labels | Points | Shapes
 """Layers whose labels, points or shapes may be cells."""
 
 MAX_PIXELS_AT_ONCE = 2**24
-"""Labels in memory with more pixels are read in a thread, like all lazy ones."""
+"""Label images in memory with more pixels, and all lazy ones, are read in a thread."""
 PIXELS_OF_CENTERS = 2**21
-"""Centers of labels are computed from about so many pixels."""
+"""Approximate number of pixels from which the centers of labels are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +28,22 @@ class LayerIds:
     """The ids of a layer, read once for all links to it."""
 
     item: str
-    """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
+    """Kind of the cells: ``"label"``, ``"point"`` or ``"shape"``."""
     ids: NDArray[np.int64]
-    """Sorted: the labels, or the indices of the points or shapes."""
+    """The labels, or the indices of the points or shapes, in ascending order."""
     centers: NDArray[np.floating] | None = None
-    """(n_ids, ndim) centers of labels in pixels, NaN for labels between the sampled pixels."""
+    """(n_ids, ndim) centers of labels in pixels, NaN for labels without a sampled pixel."""
     step: int = 1
-    """Distance of the pixels that were sampled for the centers."""
+    """Only every `step`-th pixel was sampled for the centers."""
 
 
 def pixels(layer: Labels | Image) -> Any:
-    """Pixels at full resolution, as an array of NumPy, dask, zarr or another library."""
+    """Return the pixels at full resolution: an array of NumPy, dask, zarr or another library."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
 def is_slow(layer: Labels) -> bool:
-    """Tell whether the pixels are large or lazy, so that reading them would block the window."""
+    """Return whether the pixels are so many, or lazy, that reading them would block the window."""
     image = pixels(layer)
     return type(image) is not np.ndarray or image.size > MAX_PIXELS_AT_ONCE
 
@@ -57,11 +57,11 @@ def read_ids(layer: CellLayer) -> LayerIds:
 
 
 def label_ids(image: Any) -> LayerIds:
-    """Read the values in a label image, without the background, and their centers."""
+    """Read the values in a label image, except the background, and their centers."""
     step = max(1, math.ceil((math.prod(image.shape) / PIXELS_OF_CENTERS) ** 0.5))
     if isinstance(image, np.ndarray):
         part = image[..., ::step, ::step]
-        # Labels come in runs: their ends are found faster than the different values of all pixels.
+        # Only the last pixel of each run of equal pixels is kept: `np.unique` of all is slower.
         flat = image.ravel()
         ends = np.flatnonzero(flat[1:] != flat[:-1])
         values = np.unique(np.append(flat[ends], flat[-1:]))
@@ -70,17 +70,12 @@ def label_ids(image: Any) -> LayerIds:
         values, part = da.compute(da.unique(lazy), lazy[..., ::step, ::step])
     if values.dtype == np.uint64 and len(values) and values[-1] > np.iinfo(np.int64).max:
         raise ValueError(f"the label {values[-1]} is too large; labels must be below 2**63")
-    ids = values[values != 0].astype(np.int64)
-    return LayerIds("label", ids, _centers(part.astype(np.int64), step, ids), step)
-
-
-def _centers(part: NDArray[np.int64], step: int, ids: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Centers of labels, from every `step`-th pixel along the last two axes."""
-    if not len(ids):
-        return np.empty((0, part.ndim))
-    grid = np.ogrid[tuple(map(slice, part.shape))]
-    with np.errstate(invalid="ignore"):
-        places = [ndimage.mean(np.broadcast_to(axis, part.shape), part, ids) for axis in grid]
-    centers = np.stack(places, axis=1)
-    centers[:, -2:] *= step
-    return centers
+    ids, part = values[values != 0].astype(np.int64), part.astype(np.int64)
+    centers = np.empty((len(ids), part.ndim))
+    if len(ids):
+        grid = np.ogrid[tuple(map(slice, part.shape))]
+        with np.errstate(invalid="ignore"):
+            places = [ndimage.mean(np.broadcast_to(axis, part.shape), part, ids) for axis in grid]
+        centers = np.stack(places, axis=1)
+        centers[:, -2:] *= step
+    return LayerIds("label", ids, centers, step)

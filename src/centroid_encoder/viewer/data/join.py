@@ -1,10 +1,10 @@
-"""Join rows of a table to ids of a layer: by ids and never by position."""
+"""Join the rows of a table to the cells of a layer: by their ids, never by their positions."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,18 +17,20 @@ from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table
 
 MAX_COMPARED = 2000
-"""Number of cells whose positions are compared with the centers of their labels."""
+"""Largest number of cells whose positions are compared with the centers of their labels."""
 MIN_COMPARED = 20
 """With fewer cells, positions are not compared."""
-SHARE_OF_A_FIT, SHARE_OF_A_MISFIT = 0.8, 0.2
-"""Shares of the cells that lie where their labels are."""
+GOOD_FIT = 0.8
+"""If at least this share of the cells lies at their labels, the ids are right."""
+BAD_FIT = 0.2
+"""If a smaller share of the cells lies at their labels, the ids are wrong."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A table, one of the layers that show its cells, and the columns that join them.
+    """A table, one layer that shows its cells, and the columns that join them.
 
-    A table of many images has a link for each of them.
+    A table of many images has one link for each open image.
     """
 
     table: Table
@@ -36,11 +38,11 @@ class Link:
     """Value of the image that the layer shows; None for all cells."""
     layer: CellLayer
     id_column: str | None
-    """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if it is unknown."""
+    """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if unknown."""
     shift: int = 0
-    """Number that is added to the ids of the column: 1 if they count from 0 and labels from 1."""
+    """Number added to the ids of the column: 1 if they start at 0 and the labels at 1."""
     image_column: str | None = None
-    """Column of ``obs`` with the image of a cell; None if all are in one."""
+    """Column of ``obs`` with the image of each cell; None if all cells are in one image."""
 
     @property
     def ids_name(self) -> str:
@@ -49,7 +51,7 @@ class Link:
         return f"{name} {self.shift:+}" if self.shift else name
 
     def rows(self) -> NDArray[np.intp]:
-        """Rows of the table that are cells of the image."""
+        """Return the rows of the table that are cells of the image."""
         obs = self.table.adata.obs
         if self.image is None:
             return np.arange(len(obs))
@@ -59,25 +61,18 @@ class Link:
         wanted = [str(value) == str(self.image) for value in values]
         return np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
 
-    def ids(self) -> pd.Series:
-        """Ids of all rows, as the table has them; a ValueError says why there are none."""
-        obs, name = self.table.adata.obs, self.id_column
-        if name is None:
-            raise ValueError("no column of the table has a name of ids; choose the column")
-        if name not in obs and name != OBS_NAMES:
-            raise ValueError(f"obs has no column {name!r}; choose another one")
-        return obs[name] if name in obs else obs.index.to_series()
-
     def make(self, of: LayerIds) -> Join:
-        """Find out which row is which label, point or shape.
+        """Match the rows of the table with the labels, points or shapes of the layer.
 
-        The ids of a Labels layer are the values in its image but 0, the background. Those of a
-        Points or Shapes layer are a column of its features, of the same name as the id column or
-        ``"index"``, or the ``metadata["indices"]`` of napari-spatialdata; the names of cells are
-        compared with its feature ``"cell"``.
+        The ids of a Labels layer are the values in its image except 0, the background. The ids of
+        a Points or Shapes layer are the feature with the name of the id column, else
+        ``metadata["indices"]`` (from napari-spatialdata), else the feature ``"index"``. If the id
+        column is `OBS_NAMES`, they are the feature ``"cell"``.
 
-        A ValueError if the ids are ambiguous: no column, one that is gone, that holds no ids, or
-        the same id twice.
+        Raises
+        ------
+        ValueError
+            If there is no column of ids, if a value is no id, or if an id is not unique.
         """
         n_obs, rows = self.table.adata.n_obs, self.rows()
         found = _find(self, of, rows)
@@ -93,44 +88,37 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """Which row of a table is which label of an image, which point or shape; see `Link.make`."""
+    """The pairs of table rows and labels, points or shapes; made by `Link.make`."""
 
     ids: NDArray[np.int64]
-    """(n_obs,) id of each row in the layer: the label's value, or the index of the point or shape.
-    Without meaning where a row is not joined."""
+    """(n_obs,) id of each row in the layer: the value of the label, or the index of the point or
+    shape. Undefined where `joined` is False."""
     joined: NDArray[np.bool_]
-    """(n_obs,) rows that are in the layer."""
+    """(n_obs,) whether the row is in the layer."""
     n_rows: int
-    """Rows of the layer's image, in the layer or not."""
+    """Number of rows that are cells of the layer's image, joined or not."""
     of: LayerIds = field(repr=False)
-    """All ids of the layer, of cells or not."""
+    """All ids of the layer."""
     _row: NDArray[np.intp] = field(repr=False)
+    """Row of each of these ids; −1 for none."""
 
     @property
     def n_joined(self) -> int:
-        """Rows that are in the layer."""
+        """Number of rows that are in the layer."""
         return int(self.joined.sum())
 
     @property
     def n_unmatched_ids(self) -> int:
-        """Ids in the layer that no row has."""
+        """Number of ids in the layer that no row has."""
         return int((self._row < 0).sum())
 
-    @property
-    def is_likely(self) -> bool:
-        """Whether at least half of the rows, or half of the ids in the layer, are joined."""
-        return 2 * self.n_joined >= min(self.n_rows, len(self.of.ids))
-
     def is_like(self, other: Join) -> bool:
-        """Tell whether another join has the same pairs, and the pixels are the same."""
-        return (
-            self.of is other.of
-            and np.array_equal(self.joined, other.joined)
-            and np.array_equal(self.ids, other.ids)
-        )
+        """Return whether another join has the same pairs and the same pixels."""
+        same = np.array_equal(self.joined, other.joined) and np.array_equal(self.ids, other.ids)
+        return same and self.of is other.of
 
     def rows(self, ids: ArrayLike) -> NDArray[np.intp]:
-        """Row of each id; −1 where there is none, as for the background."""
+        """Return the row of each id; −1 for the background and other ids without a row."""
         wanted, known = np.asarray(ids, dtype=np.int64), self.of.ids
         if not len(known):
             return np.full(wanted.shape, -1, dtype=np.intp)
@@ -149,8 +137,16 @@ class Join:
 
 
 def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Index into the ids of a layer of each of the rows; −1 for rows that are not in it."""
-    column = link.ids().iloc[rows].reset_index(drop=True)
+    """Return for each row its index in ``of.ids``; −1 for rows that are not in the layer."""
+    obs, name = link.table.adata.obs, link.id_column
+    if name is None:
+        raise ValueError(
+            "no column of the table has a usual name for ids, such as cell_id; choose the column"
+        )
+    if name not in obs and name != OBS_NAMES:
+        raise ValueError(f"obs has no column {name!r}; choose another one")
+    column = (obs[name] if name in obs else obs.index.to_series()).iloc[rows]
+    column = column.reset_index(drop=True)
     if isinstance(link.layer, ItemLayer):
         items = _item_ids(link.layer, of.item, link)
         try:
@@ -173,13 +169,13 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
             cure += ", or the column of images" if link.image_column is None else ", or one image"
         same = f"{link.ids_name} gives several cells the same {of.item}"
         raise ValueError(f"{same}: {names}{more}; choose {cure}")
-    # get_indexer returns −1 for ids that are not there: the last element here.
+    # `get_indexer` returns −1 for a missing id, which selects the last element here: also −1.
     found = np.append(np.flatnonzero(known.notna()), -1)
     return np.asarray(found[index.get_indexer(ids)])
 
 
 def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
-    """Id of each point or shape, to be compared with those of the table."""
+    """Return the id of each point or shape; see `Link.make`."""
     features, indices = layer.features, layer.metadata.get("indices")
     by_names = link.id_column == OBS_NAMES and OBS_NAMES not in link.table.adata.obs
     name = "cell" if by_names else link.id_column
@@ -187,13 +183,10 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         return features[name]
     if by_names and link.table.is_made_of(features):
         return pd.Series(np.arange(len(features)))
-    if not by_names:
-        if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(
-            layer.data
-        ):
-            return pd.Series(indices)
-        if "index" in features:
-            return features["index"]
+    if not by_names and indices is not None and len(indices) == len(layer.data):
+        return pd.Series(indices)
+    if not by_names and "index" in features:
+        return features["index"]
     raise ValueError(
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{name!r}, or choose another column"
@@ -201,9 +194,9 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
 
 
 class Misfit(ValueError):
-    """Cells do not lie where the labels are that they are joined to.
+    """Warning that the cells do not lie at the labels that they are joined to.
 
-    `better` is the same link with another shift, if that mends it.
+    `better` is the link with a shift that corrects it, or None.
     """
 
     def __init__(self, text: str, better: Link | None) -> None:
@@ -212,41 +205,44 @@ class Misfit(ValueError):
 
 
 def find_misfit(link: Link, join: Join) -> Misfit | None:
-    """Return what contradicts a join: the positions of the cells, or ids that are off by one.
+    """Return a warning if positions contradict a join, or if all ids are off by one.
 
-    An affine map may lie between positions and pixels: units, origin and directions of the axes do
-    not contradict.
+    Positions and pixels are compared after an affine fit, so units, origin and directions of the
+    axes do not matter.
     """
     where, places = coordinates(link.table.adata) or ("", None)
     share = _share_at_labels(join, places)
     if join.of.centers is None or (share or 0) >= 0.5:
         return None
     text = (
-        f"The positions in {where} speak against this: {100 * (share or 0):.0f} % of the cells "
-        "lie where their label is"
+        f"The positions in {where} contradict these ids: only {100 * (share or 0):.0f} % of the "
+        "cells lie at their label"
     )
     for by in (-1, 1):
         better = replace(link, shift=link.shift + by)
         try:
             mended = better.make(join.of)
-        except ValueError:  # Ids of no cell may repeat, but those of labels may not.
+        except ValueError:  # The id 0 may repeat, but after the shift it is the id of a label.
             continue
         if share is None and mended.n_joined == mended.n_rows and not mended.n_unmatched_ids:
             return Misfit(
-                f"The ids in {link.ids_name} are off by one: with {better.ids_name} they are those "
-                f"of all labels of {link.layer.name}.",
+                f"The ids in {link.ids_name} are off by one: {better.ids_name} gives all labels of "
+                f"{link.layer.name}.",
                 better,
             )
         fit = _share_at_labels(mended, places) or 0
-        if fit >= SHARE_OF_A_FIT:
+        if fit >= GOOD_FIT:
             return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
-    if share is None or share >= SHARE_OF_A_MISFIT:
+    if share is None or share >= BAD_FIT:
         return None
     return Misfit(f"{text}. The ids may be those of another image.", None)
 
 
 def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> float | None:
-    """Share of the cells at the centers of their labels, after an affine map; None for too few."""
+    """Return the share of cells at the centers of their labels, after an affine fit.
+
+    None if fewer than `MIN_COMPARED` cells have a position and a center.
+    """
     centers = join.of.centers
     if centers is None or positions is None or positions.shape[1] != centers.shape[1]:
         return None
@@ -257,13 +253,13 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
         return None
     rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
     places, labels = places[rows], labels[rows]
-    # Coordinates of a slide are large, and all alike.
+    # Centered: large coordinates with small differences would make the fit inexact.
     with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
     fitted = np.ones(len(places), dtype=bool)
     for _ in range(3):
         affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
         apart = np.linalg.norm(with_one @ affine - labels, axis=1)
-        # Again without the half that lies far off: a few wrong ones must not tilt the map.
+        # Fit again without the worst half, so that a few wrong pairs do not distort the map.
         fitted = apart <= np.median(apart)
     centers = centers[np.isfinite(centers).all(axis=1)]
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
@@ -273,17 +269,17 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
 
 @dataclass(frozen=True)
 class TableImage:
-    """One image of a table, or all of them, if one layer shows all of them."""
+    """One image of a table, or all images together."""
 
     value: object
-    """Value in the column of images; None for all."""
+    """Value in the column of images; None for all images."""
     n_cells: int
     link: Link | None = None
-    """Link to the layer that shows it, if one does."""
+    """Link to the layer that shows it, or None."""
     join: Join | None = None
-    """None also if the link cannot be joined."""
+    """Join of that link; None if it failed."""
     remark: str = ""
-    """A sentence on a fault of the link; empty if there is none."""
+    """A sentence on a fault of the link; empty without one."""
 
     @property
     def name(self) -> str:
@@ -294,7 +290,7 @@ class TableImage:
 def table_images(
     column: pd.Series, joins: Mapping[Link, Join], faults: Mapping[Link, Exception]
 ) -> list[TableImage]:
-    """List the images of a column in the order of its categories, or of the names."""
+    """Return the images of a column, in the order of its categories or else by name."""
     counts = column.value_counts(sort=False)
     values: list[object] = list(counts.index[counts > 0])
     if not isinstance(column.dtype, pd.CategoricalDtype):
@@ -302,14 +298,12 @@ def table_images(
     links = {str(link.image): link for link in [*faults, *joins]}
     images = []
     for value in [*([None] if str(None) in links else []), *values]:
-        image = TableImage(value, int(counts.sum() if value is None else counts[value]))
-        if (link := links.get(str(value))) is not None:
-            remark = str(faults.get(link, ""))
-            image = replace(image, link=link, join=joins.get(link), remark=remark)
-        images.append(image)
+        n_cells, link = int(counts.sum() if value is None else counts[value]), links.get(str(value))
+        shown = () if link is None else (link, joins.get(link), str(faults.get(link, "")))
+        images.append(TableImage(value, n_cells, *shown))
     return images
 
 
 def _natural(value: object) -> list[object]:
-    """Key to sort names by their numbers: 2 before 10."""
+    """Return a key that sorts names by the numbers in them: 2 before 10."""
     return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", str(value))]

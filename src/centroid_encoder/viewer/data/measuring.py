@@ -1,4 +1,4 @@
-"""Which layers are measured together, as arguments of `tl.measure`."""
+"""Decide which layers are measured together, as arguments of `tl.measure`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Callback
 
 UNLABELED = "cell_type"
-"""Column of the labels that the user will give."""
+"""Column for the labels that the user will give."""
 RGB = ("red", "green", "blue")
 TIMES = ("t", "time", "frame", "frames")
-"""Names of an axis of time, in lower case."""
+"""Names of a time axis, in lower case."""
 MAX_NAMES = 3
-"""Largest number of label images that are named."""
+"""With more label images, only their number is shown."""
 
 
 @dataclass(eq=False)
 class Measuring:
-    """The measuring of layers, as a job: pixels and options of `tl.measure`."""
+    """A job that measures layers, with the arguments of `tl.measure`."""
 
     labels: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]]
@@ -36,23 +36,23 @@ class Measuring:
     unit: str
     time_series: bool
     adata: AnnData | None = None
-    """The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``."""
+    """The table, after `run`; in ``obs["cell_type"]`` no cell has a label yet."""
     notices: Sequence[str] = ()
     """Warnings, after `run`."""
 
     @property
     def name(self) -> str:
-        """Names of the label images."""
+        """Names of the label images, or their number."""
         names = list(self.labels)
         return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
     def __str__(self) -> str:
-        found = [f"{one}: {', '.join(them) or 'shapes alone'}" for one, them in self.images.items()]
+        found = [f"{one}: {', '.join(them) or 'only shapes'}" for one, them in self.images.items()]
         unit = "layer units" if self.unit in ("px", "units") else self.unit
         return "\n".join([*found, f"Lengths in {unit}."])
 
     def run(self, callback: Callback | None = None) -> None:
-        """Measure; see `Measurement.run`."""
+        """Measure the cells; see `Measurement.run`."""
         from centroid_encoder.tl._measure import Measurement
 
         parts = self.labels, self.images, self.spacing
@@ -64,7 +64,7 @@ class Measuring:
 
 
 def may_be_time(labels: Labels) -> bool | None:
-    """Whether the first axis is likely to be time; None if it cannot be."""
+    """Return whether the first axis is likely to be time; None if it cannot be time."""
     if labels.ndim != 3:
         return True if labels.ndim == 4 else None
     name, unit = str(labels.axis_labels[0]).lower(), labels.units[0]
@@ -72,7 +72,7 @@ def may_be_time(labels: Labels) -> bool | None:
 
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
-    """Whether an image has the pixels of labels, and maybe one more axis, of channels."""
+    """Return whether an image has the same pixels as labels, apart from an axis of channels."""
     shape, place = _shape(image), np.stack([image.scale, image.translate])
     axes = range(len(shape))
     for left_out in axes if len(shape) > labels.ndim else [None]:
@@ -85,17 +85,20 @@ def have_same_pixels(labels: Labels, image: Image) -> bool:
 
 
 def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measuring:
-    """Find the images of each label image.
+    """Assign each image to the label images whose cells it measures.
 
-    An image belongs to all labels with the same pixels in the same place. If the names of all
-    layers begin with the word of one label image (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``),
-    an image belongs to that one alone, and the channel has the rest of its name.
+    An image belongs to all label images with the same pixels in the same place. If the first words
+    of the names distinguish the label images (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``), an
+    image belongs only to that with the same first word, and the rest is the name of the channel.
 
-    A ValueError if there are no labels, if an image has the pixels of none of them, if two channels
-    have the same name, or if units differ.
+    Raises
+    ------
+    ValueError
+        If there are no labels, if an image fits none of them, if two channels have the same name,
+        or if units differ.
     """
     if not labels:
-        raise ValueError("choose the labels of the cells that are to be measured")
+        raise ValueError("choose at least one Labels layer with cells to measure")
     stems = [_stem(layer.name) for layer in labels]
     by_name = len(set(stems)) == len(stems) > 1 and {_stem(one.name) for one in images} <= {*stems}
     channels: dict[str, dict[str, Any]] = {layer.name: {} for layer in labels}
@@ -108,9 +111,9 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
             name = name.removeprefix(stem).strip("_-. ") or name
         if not fitting:
             raise ValueError(
-                f"{image.name} has the shape {_shape(image)} and {labels[0].name} "
-                f"{_shape(labels[0])}: an image must have the pixels of the labels, in the same "
-                "place and of the same scale; leave one of them out"
+                f"{image.name} has the shape {_shape(image)} and {labels[0].name} the shape "
+                f"{_shape(labels[0])}: an image must have the same pixels as the labels, with the "
+                "same scale and position; untick one of them"
             )
         found = {name: pixels(image)}
         if image.rgb:
@@ -124,13 +127,13 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     if len(units) > 1:
         raise ValueError(
             f"the labels have several units, {' and '.join(sorted(units))}; set layer.units to the "
-            "same for all, or measure one layer after the other"
+            "same for all, or measure the layers one by one"
         )
     spacing = {layer.name: tuple(map(float, np.abs(layer.scale[first_axis:]))) for layer in labels}
-    # There are two letters for micro.
+    # Unicode has two letters for micro.
     unit = re.sub("[µμ]", "u", units.pop())
     if unit in ("px", "pixel"):
-        # Layers have this unit by default; their scale may be in any other.
+        # This is napari's default unit, so a scale other than 1 is in an unknown unit.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
     return Measuring({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
 

@@ -1,10 +1,9 @@
-"""Read tables of cells; an .h5ad file with positions becomes a Points layer with its AnnData."""
+"""Read tables of cells, and show an .h5ad file as a Points layer with its AnnData."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anndata as ad
@@ -23,13 +22,13 @@ from centroid_encoder.viewer.data.columns import coordinates, numbers
 from centroid_encoder.viewer.data.tables import features_to_anndata
 
 RESULTS = "ce_"
-"""What the columns of results begin with in a ``.csv``."""
+"""Prefix of the columns of results in a ``.csv`` file."""
 COLOR = "#8f9aa8"
-"""Visible on napari's dark and light canvas."""
+"""Colour of the points: visible on napari's dark and light canvas."""
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
-    """Return `read` for paths of ``.h5ad`` files, else None, as napari expects."""
+    """Return `read` if all paths are ``.h5ad`` files, else None: a reader hook of napari."""
     paths = [path] if isinstance(path, str) else path
     return read if all(str(one).lower().endswith(".h5ad") for one in paths) else None
 
@@ -43,19 +42,17 @@ def read(path: str | Sequence[str]) -> list[FullLayerData]:
 def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
     """Return cells as a Points layer.
 
-    Cells lie at ``obsm["spatial"]``, or else where scanpy draws them in the first embedding of two
-    dimensions. Cells without coordinates are left out, since napari cannot draw them. The feature
-    ``"cell"`` of a point is the name of its cell.
-
-    The AnnData is attached to the layer as ``metadata["adata"]``, and the file it came from as
-    ``metadata["path"]``. A ValueError if there is nothing to draw.
+    Cells lie at ``obsm["spatial"]``, or else at their place in the first two-dimensional
+    embedding, as scanpy draws it. Cells without coordinates are left out. The feature ``"cell"``
+    has the names of the cells, ``metadata["adata"]`` the AnnData, and ``metadata["path"]`` its
+    file. Raises a ValueError if there are no coordinates.
     """
     places = _places(adata)
     if places is None:
         raise ValueError(
             f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
-            'obsm["spatial"] nor an embedding of two dimensions. Open it in the Centroid-Encoder '
-            "widget instead, which needs none"
+            'obsm["spatial"] nor a two-dimensional embedding. Open it in the Centroid-Encoder '
+            "widget instead, which does not need coordinates"
         )
     drawn = np.isfinite(places).all(axis=1)
     points = places[drawn]
@@ -71,19 +68,19 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
 
 
 def _places(adata: AnnData) -> NDArray[np.floating] | None:
-    """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
+    """Return (n_obs, 2 or 3) coordinates in napari's order of axes, or None."""
     place = coordinates(adata)
     if place is not None:
         return place[1]
     for embedding in map(numbers, adata.obsm.values()):
         if embedding is not None and embedding.shape[1] == 2:
-            # In a plot, the second axis points upwards; in napari, downwards.
+            # The second axis points up in a plot and down in napari.
             return embedding[:, ::-1] * [-1, 1]
     return None
 
 
 def _point_size(points: NDArray[np.floating]) -> float:
-    """Diameter with which neighbouring cells just touch."""
+    """Return the diameter at which neighbouring cells just touch."""
     some = points[:: max(1, len(points) // 2000)]
     distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
     apart = distance[(distance > 0) & np.isfinite(distance)]
@@ -91,45 +88,40 @@ def _point_size(points: NDArray[np.floating]) -> float:
 
 
 def read_adata(path: Path) -> AnnData:
-    """Read a table of cells into memory; see `Reading`. Renamed cells are counted in a warning."""
-    job = Reading(path)
-    adata = job.run()
-    if job.notice:
-        warnings.warn(job.notice, CentroidEncoderWarning, stacklevel=2)
+    """Read a table of cells as `read_table` does, and warn if cells were renamed."""
+    adata, notice = read_table(path)
+    if notice:
+        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
     return adata
 
 
-@dataclass
-class Reading:
-    """The reading of a table of cells into memory, as a job."""
+def read_table(path: Path) -> tuple[AnnData, str]:
+    """Read a table of cells into memory; return it, and a sentence if cells were renamed.
 
-    path: Path
-    """A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
-    a first column of unique texts is the names of the cells, measurements become ``X``, and all
-    other columns ``obs``; see `features_to_anndata`."""
-    adata: AnnData | None = None
-    """The cells, after `run`, with names that distinguish them."""
-    notice: str = ""
-    """A sentence on cells that were renamed; empty without any."""
+    The path is a ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row
+    per cell. If the first column of a ``.csv`` has unique texts, they are the names of the cells;
+    see `features_to_anndata` for the others. Cells of the same name get different names.
 
-    def run(self, _: object = None) -> AnnData:
-        """Read the file. An OSError if it is damaged or of another kind."""
-        if self.path.is_dir():
-            check_store(self.path)
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Observation names are not unique")
-                adata = self.adata = _read(self.path)
-        # h5py and anndata raise errors of many kinds for a damaged file.
-        except Exception as error:
-            raise OSError(unreadable(self.path.name, error)) from error
-        if repeated := int(adata.obs_names.duplicated().sum()):
-            self.notice = (
-                f'Cells of {self.path.name} share their names; to tell them apart, "-1", "-2", … '
-                f"was appended to {repeated:,} of them"
-            )
-            adata.obs_names_make_unique()
-        return adata
+    Raises an OSError if the file is damaged or of another kind.
+    """
+    if path.is_dir():
+        check_store(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Observation names are not unique")
+            adata = _read(path)
+    # For a damaged file, h5py and anndata raise errors of many kinds.
+    except Exception as error:
+        raise OSError(unreadable(path.name, error)) from error
+    repeated = int(adata.obs_names.duplicated().sum())
+    if not repeated:
+        return adata, ""
+    adata.obs_names_make_unique()
+    notice = (
+        f'{path.name} has several cells of the same name; "-1", "-2", … was appended to '
+        f"{repeated:,} name{'s' * (repeated != 1)}"
+    )
+    return adata, notice
 
 
 def _read(path: Path) -> AnnData:
@@ -144,12 +136,12 @@ def _read(path: Path) -> AnnData:
     frame = pd.read_csv(path)
     names = frame.iloc[:, 0]
     has_names = not pd.api.types.is_numeric_dtype(names) and names.is_unique
-    # A map that was saved with the cells is no measurement of them.
+    # Saved results are not measurements.
     results = [name for name in frame if str(name).startswith(RESULTS)]
     features = frame.iloc[:, int(has_names) :].drop(columns=results)
     adata = features_to_anndata(features, of_labels=False)
     if not adata.n_vars:
-        raise InputError("it has no column of numbers to learn from")
+        raise InputError("it has no column with measurements")
     for name in results:
         adata.obs[name] = frame[name].to_numpy()
     if has_names:

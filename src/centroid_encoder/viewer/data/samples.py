@@ -1,4 +1,4 @@
-"""Sample data that need no download."""
+"""Sample data that come with the package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from centroid_encoder.viewer.data.reader import points_layer
 
 TISSUE = Path(__file__).with_name("tissue.npz")
-"""The tissue section, which `examples/tissue_generator.py` made."""
+"""The tissue section, made by `examples/tissue_generator.py`."""
 MICRONS_PER_PIXEL = 0.5
 COLORS = {
     "DAPI": "#4059ff",
@@ -27,13 +27,13 @@ COLORS = {
     "CD68": "#ff33e6",
     "Ki67": "#ffffff",
 }
-"""Colours of the channels of the tissue section, which add up to the composite image."""
+"""Colours of the channels; added up, they give the composite image."""
 
 
 def pbmc() -> list[FullLayerData]:
-    """Return 700 blood cells that scanpy ships, as points where UMAP placed them.
+    """Return scanpy's 700 blood cells as points at their UMAP positions.
 
-    Ten types in ``obs["bulk_labels"]``.
+    ``obs["bulk_labels"]`` has ten types.
     """
     return [points_layer(sc.datasets.pbmc68k_reduced(), "PBMC")]
 
@@ -41,9 +41,9 @@ def pbmc() -> list[FullLayerData]:
 def tissue() -> list[FullLayerData]:
     """Return a synthetic tissue section: eight channels, nuclei, and their table.
 
-    The table is attached to the nuclei; it was measured before the images were smoothed. There are
-    six types in ``obs["cell_type"]``; a few cells have a wrong one on purpose, so that there are
-    mislabelled cells to be found. The right ones are in ``obs["true_type"]``.
+    The table, measured before the images were smoothed, is in the metadata of the nuclei.
+    ``obs["cell_type"]`` has six types; a few cells have a wrong one on purpose, to be found by the
+    user. ``obs["true_type"]`` has the right ones.
     """
     with np.load(TISSUE) as file:
         section = dict(file)
@@ -57,18 +57,18 @@ def tissue() -> list[FullLayerData]:
             "colormap": COLORS[channel],
             "blending": "additive",
             "contrast_limits": (float(dark), float(bright)),
-            # White would hide the colours of the others.
+            # White would hide the other colours.
             "visible": channel != "Ki67",
         }
         layers.append((image, options | place, "image"))
-    # Faint, so that the image shows through.
+    # Nuclei are translucent, so that the image is visible below them.
     nuclei = {"name": "nuclei", "opacity": 0.4, "metadata": {"adata": _table_of(section)}}
     layers.append((section["labels"].astype(np.int32), nuclei | place, "labels"))
     return layers
 
 
 def _table_of(section: dict[str, NDArray[Any]]) -> ad.AnnData:
-    """Return the cells of the section with their features, linked to its nuclei."""
+    """Return the cells of the section with their features, joined to the nuclei."""
     ids, types = section["cell_id"], section["types"].tolist()
     obs = pd.DataFrame(
         {

@@ -1,8 +1,7 @@
-"""Tables of cells in a viewer: where they are found, and features of layers as tables."""
+"""Find the tables of cells in a viewer, and turn features of layers into tables."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
@@ -18,39 +17,37 @@ from napari.layers import Labels, Layer
 
 from centroid_encoder.tl._result import cv_key, embedding_key, keys_in, obs_key
 from centroid_encoder.viewer.data.columns import ID_NAMES, are_ids, axis, named
-from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
-
-logger = logging.getLogger("centroid_encoder")
+from centroid_encoder.viewer.data.ids import CellLayer
 
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
-"""Place where a table is found, in the order of listing."""
+"""Place where a table was found; the list of tables has this order."""
 DRAWN = "centroid_encoder_drawn"
-"""Key in the metadata of a layer that is drawn on top of another one, and has no cells itself."""
+"""Key in the metadata of the layers that the widget draws; they have no cells of their own."""
 NOT_SHOWN = object()
-"""Image of a layer that shows nothing of the table, by the choice of the user."""
+"""Stands for the image of a layer if the user chose that it shows nothing of the table."""
 WITH_POSITIONS = "with positions"
-"""Key in ``obsm`` of all numbers of a layer's features, positions included."""
+"""Key in ``obsm`` of all numbers among a layer's features, including positions."""
 
 
 @dataclass
 class Choices:
-    """Choices of the user for one table; everything else is guessed."""
+    """The choices of the user for one table; the catalog guesses all others."""
 
     ids: tuple[str, int] | None = None
     """Column of ids, and the number that is added to them."""
     image_column: str | None = None
     images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
-    """The image that a layer shows, None for all of them, or `NOT_SHOWN`; the latest comes last."""
+    """Image that each layer shows: None for all images, or `NOT_SHOWN`; the latest comes last."""
     declined: bool = False
-    """Whether no layer is to show the table."""
+    """Whether the user chose that no layer shows the table."""
 
 
 @dataclass(eq=False, repr=False)
 class Table:
     """A table of cells and the place where it was found.
 
-    Tables are compared by identity: results go to the table they were trained on, whatever is
-    chosen meanwhile.
+    Tables are compared by identity, so that results are written into the table that was trained
+    on, even if the user has chosen another one since.
     """
 
     adata: AnnData
@@ -58,12 +55,12 @@ class Table:
     name: str
     """Name in the list of tables."""
     layer: Layer | None = None
-    """Layer it was found on."""
+    """Layer that holds it."""
     origin: Origin = "notebook"
     path: Path | None = None
-    """The file it came from, or was last saved to."""
+    """File that it was read from or last saved to."""
     sdata: Any = None
-    """The SpatialData object it is a table of."""
+    """SpatialData object that contains it."""
     table_name: str | None = None
     """Its name in the SpatialData object."""
     choices: Choices = field(default_factory=Choices)
@@ -72,30 +69,30 @@ class Table:
 
     @property
     def declared(self) -> Mapping[str, Any]:
-        """Columns that SpatialData declares in ``uns["spatialdata_attrs"]``; empty without it."""
+        """The entries of ``uns["spatialdata_attrs"]``, where SpatialData names columns."""
         attrs = self.adata.uns.get("spatialdata_attrs")
         return attrs if isinstance(attrs, Mapping) else {}
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
-        """Tell whether these features are the table's, nothing added and nothing replaced."""
+        """Return whether the table was made of exactly these features."""
         same: bool = features is self._features
         return same and tuple(features.columns) == self._columns
 
     def follow(self, features: pd.DataFrame) -> None:
-        """Take these features for the table's own from now on."""
+        """Remember the features that the table was made of."""
         self._features, self._columns = features, tuple(features.columns)
 
 
 def find_tables(
     layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
 ) -> list[Table]:
-    """Find the tables of layers and those that were opened, in the order of `Origin`.
+    """Return the tables of layers and the opened tables, in the order of `Origin`.
 
-    An AnnData in several places is listed once, with the first layer that can show its cells. A
-    table that is known already stays the same object.
+    An AnnData that is in several places gives one table, with the first layer that can show its
+    cells. A known table stays the same object.
     """
     known = list(known)
-    # Images carry AnnData too, but no cells.
+    # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
     places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]
     found: list[Table] = []
@@ -105,25 +102,25 @@ def find_tables(
             table.name, table.layer, table.origin = place.name, place.layer, place.origin
             table.sdata, table.table_name = place.sdata, place.table_name
             found.append(table)
-        # The file it was last saved to counts more than the one it came from.
+        # Keep the file that the table was last saved to.
         table.path = table.path or place.path
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
     names: Counter[str] = Counter()
     for table in found:
         names[table.name] += 1
         if names[table.name] > 1:
-            # As napari numbers layers of the same name.
+            # napari numbers layers of the same name in this way.
             table.name += f" [{names[table.name] - 1}]"
     return found
 
 
 def is_drawn(layer: Layer) -> bool:
-    """Tell whether a layer is one that was drawn on top of another."""
+    """Return whether the widget has drawn this layer."""
     return DRAWN in layer.metadata
 
 
 def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
-    """Tables of the layer's SpatialData object, or its AnnData; and the table of its features."""
+    """Yield the tables of the layer's SpatialData object or its AnnData, and of its features."""
     sdata, adata, path = (layer.metadata.get(key) for key in ("sdata", "adata", "path"))
     tables = getattr(sdata, "tables", None)
     element = layer.metadata.get("name") or layer.name
@@ -132,7 +129,7 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         table = Table(annotating, title, layer, "spatialdata", sdata=sdata, table_name=name)
         regions = table.declared.get("region")
         if element in ([regions] if isinstance(regions, str) else list(regions or ())):
-            # napari-spatialdata attaches a copy, and another one for each table chosen there.
+            # `adata` is a copy of this table, which napari-spatialdata has made.
             adata = None
             yield table
     if isinstance(adata, AnnData) and isinstance(path, str | Path):
@@ -149,16 +146,16 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
 
 
 def measured(features: pd.DataFrame) -> list[Any]:
-    """Columns to learn from: numbers that are no ids, no results and no positions.
+    """Return the columns to learn from: numbers except ids, results and positions.
 
-    Without other columns, positions are returned.
+    If there are only positions, they are returned.
     """
     numbers = _numbers(features)
     return [name for name in numbers if axis(name) is None] or numbers
 
 
 def _numbers(features: pd.DataFrame) -> list[Any]:
-    """Columns of numbers that are no ids and no results, since that would be circular."""
+    """Return the columns of numbers except ids and results of earlier trainings."""
     n, keys = len(features.columns), keys_in(features.columns)
     results = {f"{_axis(key)}{i}" for key in keys for i in range(1, n + 1)}
     others = results.union(named(features, ID_NAMES))
@@ -170,12 +167,12 @@ def _numbers(features: pd.DataFrame) -> list[Any]:
 
 
 def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
-    """Return a layer's features as cells.
+    """Return a layer's features as a table of cells.
 
-    Measurements become ``X``; everything else, and whole numbers too, since they may be classes,
-    becomes ``obs``. All numbers, positions included, are in ``obsm``. Features of labels without
-    ids get a column ``"index"`` by napari's rule: the first row is label 0, the second label 1, and
-    so on.
+    Measurements become ``X``, all other columns ``obs``. Whole numbers are in both, since they may
+    be classes. If there are positions, ``obsm["with positions"]`` has all numbers. If the features
+    of a Labels layer have no ids, ``obs["index"]`` follows napari's rule: the first row is label
+    0, the second label 1, and so on.
     """
     names, numbers = measured(features), _numbers(features)
     obs = {
@@ -202,31 +199,21 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
 
 
 def publish(table: Table, key: str) -> None:
-    """Add the result `key` to the features a table was made of; other columns do not change."""
+    """Add the result `key` to the features that a table was made of, unless they have changed."""
     layer, adata = table.layer, table.adata
-    if table.origin != "features" or not isinstance(layer, CellLayer):
+    if not isinstance(layer, CellLayer) or not table.is_made_of(layer.features):
         return
     features = layer.features
-    if not table.is_made_of(features):
-        logger.warning(
-            "the features of %s have changed since the training began: they do not get the result",
-            layer.name,
-        )
-        return
     names = obs_key(key, "split"), obs_key(key, "label"), obs_key(cv_key(key), "label")
     columns = {name: adata.obs[name].array for name in names if name in adata.obs}
-    # After a cross-validation alone there is no embedding.
+    # A cross-validation alone has no embedding.
     embedding = adata.obsm.get(embedding_key(key), np.empty((len(features), 0)))
     for i, values in enumerate(embedding.T, start=1):
-        # A measurement of the same name is not replaced.
+        # Do not replace a measurement of the same name.
         if (name := f"{_axis(key)}{i}") not in adata.var_names:
             columns[name] = values
-    defaults = layer.feature_defaults if isinstance(layer, ItemLayer) else None
     layer.features = features.assign(**columns)
     table.follow(layer.features)
-    if defaults is not None:
-        # napari resets the values for the next point.
-        layer.feature_defaults = layer.feature_defaults.assign(**defaults)
 
 
 def _axis(key: str) -> str:
@@ -234,9 +221,9 @@ def _axis(key: str) -> str:
 
 
 def _categorical(column: pd.Series) -> pd.Series:
-    """Text as categories, as AnnData has it; other columns as they are."""
+    """Return numbers, booleans and categories as they are, and all else as categories of text."""
     column = column.infer_objects()
-    # Dates, among others, cannot be saved.
     if column.dtype.kind in "biuf" or isinstance(column.dtype, pd.CategoricalDtype):
         return column
+    # Dates, for example, cannot be saved in an AnnData.
     return column.astype(str).where(column.notna()).astype("category")

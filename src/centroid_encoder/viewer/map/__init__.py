@@ -1,1 +1,1 @@
-"""The map of the cells, and what layers show of it."""
+"""Draw the map of the cells, and colour and mark cells in the layers."""

@@ -1,4 +1,4 @@
-"""A million points, and many texts, drawn as images: faster than matplotlib's own artists."""
+"""Artists for a million points and for many names, which are faster than matplotlib's own."""
 
 from __future__ import annotations
 
@@ -15,22 +15,15 @@ from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, IdentityTransform
 from numpy.typing import NDArray
-from scipy.ndimage import binary_dilation
 
 from centroid_encoder.pl._legend import move_apart, wrapped
 
 EDGE = 3
-"""Diameter in pixels, at 96 dots per inch, up to which a dot has the colour of its edge alone."""
-GRID = 128
-"""Squares along each side of an outline's box."""
-TITLE_SIZE = 9
-"""Points."""
-TITLE_GAP = 3
-"""Points between a panel and its title."""
+"""Largest diameter, in pixels at 96 dpi, of dots that are drawn in the colour of their edge."""
 
 
 class PanelArtist(Artist):
-    """Something that is drawn on one panel."""
+    """Base of the artists of a panel."""
 
     def __init__(self, ax: Any, zorder: float) -> None:
         super().__init__()
@@ -40,10 +33,10 @@ class PanelArtist(Artist):
 
 
 class Dots(PanelArtist):
-    """Round points, each a stamp in an image of the panel: faster than matplotlib's markers.
+    """Round points that are stamped into one image of the panel.
 
-    The last of the (n, 2) `points` is on top; `codes` are the (n,) indices of their colours, and
-    `size` is a diameter in points.
+    The last of the (n, 2) `points` is on top. `codes` are the (n,) indices of their colours, and
+    `size` is their diameter in points.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:
@@ -58,19 +51,27 @@ class Dots(PanelArtist):
         """(n, 3) fill colour of each point."""
         return np.asarray(self._colors[0][self.codes])
 
-    def set_colors(self, fills: Sequence[str], edges: Sequence[str]) -> None:
-        """Change the colours of the points and of their edges."""
+    def set_content(
+        self,
+        points: NDArray[np.floating],
+        codes: NDArray[np.intp],
+        size: float,
+        fills: Sequence[str],
+        edges: Sequence[str],
+    ) -> None:
+        """Replace the points, their size, and the colours to which `codes` refer."""
+        self.points, self.codes, self.size = points, codes, size
         colors = [[to_rgb(color) for color in kind] for kind in (fills, edges)]
         self._colors = np.rint(255 * np.array(colors)).astype(np.uint8)
 
     def draw(self, renderer: Any) -> None:
-        """Draw the points."""
+        """Stamp the points into an image and draw it."""
         if not len(self.points):
             return
         dpi = self.ax.figure.dpi
         size = max(round(self.size / 72 * dpi), 1)
         left, bottom, right, top = np.rint(self.ax.bbox.extents).astype(int).tolist()
-        # With a margin for dots that are cut off by the rim.
+        # The margin takes the parts of dots beyond the border of the panel.
         shape = max(top - bottom, 1) + 2 * size, max(right - left, 1) + 2 * size
         places = self.ax.transData.transform(self.points) - (left, bottom) + size / 2
         column, row = np.rint(places).astype(np.intp).T
@@ -81,7 +82,7 @@ class Dots(PanelArtist):
         distances = np.hypot(x, y)
         stamp = np.argwhere(distances < size / 2 + 0.7)
         distances = distances[tuple(stamp.T)]
-        # The last point on a pixel is seen; of the same pass, numpy keeps the last assignment.
+        # On each pixel the last point is visible. Within a pass, NumPy keeps the last assignment.
         uppermost = np.zeros(shape[0] * shape[1], dtype=np.int64)
         order = len(stamp) * np.arange(1, len(at) + 1)
         for k, (i, j) in enumerate(stamp.tolist()):
@@ -100,77 +101,37 @@ class Dots(PanelArtist):
         gc.restore()
 
 
-def contained(outline: Path, points: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return a mask of the points that lie within an outline.
-
-    The squares of a grid that are far from all edges are inside or outside as a whole; only the
-    points of the other squares are tested one by one.
-    """
-    vertices = np.asarray(outline.vertices, dtype=np.float64)
-    vertices = np.vstack([vertices, vertices[:1]])
-    low, high = vertices.min(axis=0), vertices.max(axis=0)
-    scale = GRID / np.maximum(high - low, 1e-30)
-    shares = np.linspace(0, 1, 2 * GRID)[:, None, None]
-    edges = (vertices[:-1] + shares * np.diff(vertices, axis=0) - low) * scale
-    near = np.zeros((GRID + 1, GRID + 1), dtype=bool)
-    near[tuple(edges.astype(np.intp).reshape(-1, 2).T)] = True
-    near = binary_dilation(near, np.ones((3, 3), dtype=bool))
-    middles = low + (np.indices(near.shape).reshape(2, -1).T + 0.5) / scale
-    whole = outline.contains_points(middles).reshape(near.shape)
-    x, y = (points.T - low[:, None].astype(points.dtype)) * scale[:, None].astype(points.dtype)
-    boxed = np.flatnonzero((x >= 0) & (x <= GRID) & (y >= 0) & (y <= GRID))
-    square = x[boxed].astype(np.intp), y[boxed].astype(np.intp)
-    found = np.zeros(len(points), dtype=bool)
-    found[boxed] = whole[square]
-    unsure = boxed[near[square]]
-    found[unsure] = outline.contains_points(points[unsure])
-    return found
-
-
 class Written(NamedTuple):
-    """A text on the figure."""
+    """A name on the figure."""
 
     text: str
     picture: NDArray[np.uint8]
     box: Bbox
-    """Place of the picture, in pixels of the figure."""
+    """Position of the picture in pixels of the figure."""
 
 
-class Texts(PanelArtist):
-    """A title, and names at the centers of their classes, moved apart where they would overlap.
+class Names(PanelArtist):
+    """The names of the classes at their (n, 2) `centers`.
 
-    Each text is an image that is made once: matplotlib would lay out every letter again, and draw
-    its halo as a path, in every frame of a training.
+    Names that would overlap are moved apart; those whose center is out of view are left out. The
+    letters have the colour `ink`. The halo makes names readable on top of points.
 
-    `title` is the text above the panel; `names` of the classes whose (n, 2) `centers` are out of
-    view are not written. `ink` and `halo` are the colours of the letters, and of the halo that
-    keeps names readable over points.
+    Each name is drawn once into an image that is cached. Matplotlib's texts would lay out each
+    letter and its halo again in each frame of a training.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:
         super().__init__(ax, zorder)
-        self.title = ""
         self.names: list[str] = []
         self.centers: NDArray[np.floating] = np.empty((0, 2))
         self.ink = self.halo = "black"
 
-    def written_title(self) -> Written:
-        """Return the title and its place."""
-        panel, dpi = self.ax.bbox, self.ax.figure.dpi
-        picture = _picture(self.title, TITLE_SIZE, self.ink, None, dpi)
-        height, width, _ = picture.shape
-        left, bottom = (panel.x0 + panel.x1 - width) / 2, panel.y1 + TITLE_GAP / 72 * dpi
-        return Written(self.title, picture, Bbox.from_bounds(left, bottom, width, height))
-
     def written_names(self) -> tuple[list[Written], NDArray[np.floating]]:
-        """Return the names that are in view, and the (n, 2, 2) ends of their lines.
-
-        A line leads from the center of a class to its name, if the name had to move away.
-        """
+        """Return the names in view, and the (n, 2, 2) ends of lines from centers to moved names."""
         panel, dpi = self.ax.bbox, self.ax.figure.dpi
         places = self.ax.transData.transform(self.centers)
         seen = np.flatnonzero(((places > panel.min) & (places < panel.max)).all(axis=1))
-        # In a small panel, large letters would hide the cells.
+        # Large letters would hide the cells of a small panel.
         size = float(np.clip(panel.width / dpi * 3, 6, 9))
         names = [wrapped(self.names[i]) for i in seen.tolist()]
         pictures = [_picture(name, size, self.ink, self.halo, dpi) for name in names]
@@ -181,31 +142,27 @@ class Texts(PanelArtist):
         return written, np.stack([places[seen], middles], axis=1)[has_left]
 
     def draw(self, renderer: Any) -> None:
-        """Draw title, lines and names."""
+        """Draw the lines and the names."""
         names, lines = self.written_names()
         gc = renderer.new_gc()
         gc.set_foreground(self.ink)
         gc.set_linewidth(renderer.points_to_pixels(0.6))
         for line in lines:
             renderer.draw_path(gc, Path(line), IdentityTransform())
-        for _, picture, box in (self.written_title(), *names):
+        for _, picture, box in names:
             renderer.draw_image(gc, round(box.x0), round(box.y0), picture)
         gc.restore()
 
 
 @lru_cache(maxsize=1000)
-def _picture(text: str, size: float, ink: str, halo: str | None, dpi: float) -> NDArray[np.uint8]:
-    """Return a (height, width, 4) image of a text, whose size is in points."""
+def _picture(text: str, size: float, ink: str, halo: str, dpi: float) -> NDArray[np.uint8]:
+    """Return a (height, width, 4) image of a text; `size` is in points."""
     figure = Figure(dpi=dpi, facecolor="none")
     canvas = FigureCanvasAgg(figure)
     letters = figure.text(0.5, 0.5, text, ha="center", va="center", color=ink, parse_math=False)
-    letters.set_fontsize(size)
-    border = 0.0
-    if halo is not None:
-        border = size / 4
-        letters.set_path_effects([withStroke(linewidth=border, foreground=halo)])
-        letters.set_fontweight("bold" if size > 7 else "normal")
-    box, margin = letters.get_window_extent(), border * dpi / 72 + 1
+    letters.set(fontsize=size, fontweight="bold" if size > 7 else "normal")
+    letters.set_path_effects([withStroke(linewidth=size / 4, foreground=halo)])
+    box, margin = letters.get_window_extent(), size / 4 * dpi / 72 + 1
     figure.set_size_inches((box.width + margin) / dpi, (box.height + margin) / dpi)
     canvas.draw()  # type: ignore[no-untyped-call]
     return np.array(canvas.buffer_rgba())[::-1].copy()  # type: ignore[no-untyped-call]

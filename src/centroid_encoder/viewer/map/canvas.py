@@ -1,4 +1,4 @@
-"""The map in Qt: select, hover, pan and zoom."""
+"""The map as a Qt widget: select cells, describe the cell under the mouse, pan and zoom."""
 
 from __future__ import annotations
 
@@ -30,32 +30,33 @@ from centroid_encoder.viewer.map.scene import Style
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 
 PICK_RADIUS = 8
-"""Greatest distance, in pixels, between the mouse and the point that it picks."""
+"""Largest distance in pixels between the mouse and the point that it picks."""
 CLICK = 3
-"""Pixels below which a drag is a click."""
+"""A drag over fewer pixels is a click."""
 ZOOM_STEP = 1.25
+"""Magnification for each step of the mouse wheel."""
 
 BUTTONS = {
     "lasso": ("polygon_lasso", "Lasso cells. Shift adds, Ctrl removes; a click picks one cell"),
     "rectangle": ("rectangle", "Select a rectangle. Shift adds, Ctrl removes"),
-    "pan": ("pan_arrows", "Drag to move the map. With any tool: drag the right mouse button"),
+    "pan": ("pan_arrows", "Drag to move the map. With any tool: drag with the right button"),
     "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
     "home": ("home", "Show the whole map"),
-    "names": ("", "Write the names of the classes at their centers"),
-    "window": ("pop_out", "Show the map in a window of its own, or bring it back"),
+    "names": ("", "Show the names of the classes at their centers"),
+    "window": ("pop_out", "Show the map in its own window, or bring it back"),
 }
-"""Icon and tip of each button; the first ones are the tools."""
+"""Icon and tooltip of each button; the first four are the tools."""
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 
 class _Drag(NamedTuple):
-    """A drag from the press of a button to its release."""
+    """A drag of the mouse with a button pressed."""
 
     ax: Any
     button: MouseButton
     tool: Tool
     path: list[tuple[float, float]]
-    """Places of the mouse, in pixels of the figure."""
+    """Positions of the mouse in pixels of the figure."""
 
     @property
     def outline(self) -> list[tuple[float, float]]:
@@ -67,16 +68,15 @@ class _Drag(NamedTuple):
 
 
 class MapCanvas(QWidget):
-    """The map with its tools.
+    """The map, `map`, below a row of tools, `tools`.
 
-    `map` is the figure, `tools` the layout of the row of tools, and `buttons` has their buttons by
-    name; the owner of the canvas connects ``"window"``.
+    `buttons` has the buttons of the tools by name. The parent connects the button ``"window"``.
     """
 
     selection_made = Signal(object, str)
-    """Rows, and what to do with them: replace, add or remove."""
+    """Rows, and the mode of the selection: replace, add or remove."""
     cell_hovered = Signal(int)
-    """Row of the cell under the mouse; `show_tip` describes it."""
+    """Row of the cell under the mouse; the receiver calls `show_tip`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -113,8 +113,8 @@ class MapCanvas(QWidget):
         layout.addWidget(self.canvas, stretch=1)
         self.map.changed.connect(self._on_changed)
         self.map.marked.connect(self._refresh_overlays)
-        # Matplotlib and psygnal hold methods weakly. A function that holds this widget would be a
-        # cycle, and PyQt6 does not survive it when Python collects it.
+        # Connect methods only: matplotlib and psygnal refer to them weakly. A function that refers
+        # to this widget would make a reference cycle, and PyQt6 crashes when that is collected.
         self.canvas.mpl_connect("draw_event", self._on_draw)
         self.canvas.mpl_connect("resize_event", self.map.arrange)
         self.canvas.mpl_connect("button_press_event", self._on_press)
@@ -124,7 +124,7 @@ class MapCanvas(QWidget):
         self.canvas.mpl_connect("figure_leave_event", self._on_move)
 
     def set_style(self, style: Style, icon_color: str) -> None:
-        """Follow a theme."""
+        """Set the colours of the map and of the icons."""
         self.map.style = style
         self.map.update()
         for name, (icon, _) in BUTTONS.items():
@@ -136,16 +136,11 @@ class MapCanvas(QWidget):
                 self.buttons[name].setIcon(QIcon(image))
 
     def show_tip(self, text: str) -> None:
-        """Describe the cell under the mouse."""
+        """Show a description of the cell under the mouse."""
         QToolTip.showText(QCursor.pos(), text, self.canvas)
 
-    def nearest(self, ax: Any, x: float, y: float) -> int | None:
-        """Row of the cell that is drawn nearest to a place in pixels, or None if none is near."""
-        if ax not in self.map.axes:
-            return None
-        radius = PICK_RADIUS * self.canvas.device_pixel_ratio
-        at, beside = ax.transData.inverted().transform([(x, y), (x + radius, y)])
-        return self.map.nearest(ax, at, beside[0] - at[0])
+    def _nearest(self, ax: Any, x: float, y: float) -> int | None:
+        return self.map.nearest(ax, x, y, PICK_RADIUS * self.canvas.device_pixel_ratio)
 
     def _on_tool(self, button: QToolButton) -> None:
         shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
@@ -163,13 +158,13 @@ class MapCanvas(QWidget):
         self.canvas.draw_idle()
 
     def _refresh_overlays(self) -> None:
-        """Draw selection and hover without drawing the points again."""
+        """Draw selection, hover and outline without drawing the points again."""
         if self._background is None or not self.map.axes:
             self.canvas.draw_idle()
             return
         self.canvas.restore_region(self._background)
         self.map.draw_overlays()
-        # `blit` would repaint at once, and napari's canvas with it, in the middle of a change.
+        # Not `blit`: it repaints at once, together with napari's canvas, which may be changing.
         self.canvas.update()
 
     def _on_press(self, event: Any) -> None:
@@ -181,7 +176,7 @@ class MapCanvas(QWidget):
     def _on_move(self, event: Any) -> None:
         drag = self._drag
         if drag is None:
-            row = self.nearest(event.inaxes, event.x, event.y)
+            row = self._nearest(event.inaxes, event.x, event.y)
             self.map.hover(row)
             if row is None:
                 QToolTip.hideText()
@@ -209,9 +204,11 @@ class MapCanvas(QWidget):
         elif drag.tool in ("lasso", "rectangle"):
             rows = self.map.within(drag.ax, Path(corners, closed=False))
             if not moved.any():
-                row = self.nearest(drag.ax, *drag.path[0])
+                row = self._nearest(drag.ax, *drag.path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
-            self.selection_made.emit(rows, _mode(event))
+            keys = event.modifiers
+            removed = "remove" if {"ctrl", "cmd", "alt"} & keys else "replace"
+            self.selection_made.emit(rows, "add" if "shift" in keys else removed)
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes in self.map.axes:
@@ -220,13 +217,13 @@ class MapCanvas(QWidget):
 
 
 class _Canvas(FigureCanvasQTAgg):
-    """Canvas that takes the room there is."""
+    """Canvas that fills the space that is left."""
 
     def __init__(self, figure: Figure) -> None:
         super().__init__(figure)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(160, 200)
-        # A click gives the map the keys of a labelling.
+        # After a click on the map, it receives the keys for labelling.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAccessibleName("Map")
 
@@ -234,17 +231,11 @@ class _Canvas(FigureCanvasQTAgg):
         return QSize(440, 280)
 
     def _draw_idle(self) -> None:
-        # Before 3.11, matplotlib draws on a canvas that was deleted meanwhile.
+        # Before version 3.11, matplotlib also draws on a canvas that has been deleted.
         if isalive(self):
             super()._draw_idle()
 
 
 def _view(ax: Any) -> NDArray[np.floating]:
-    """(2, 2) lower left and upper right corner of the part that is seen."""
+    """Return the (2, 2) lower left and upper right corner of the visible part."""
     return np.transpose([ax.get_xlim(), ax.get_ylim()])
-
-
-def _mode(event: Any) -> str:
-    if "shift" in event.modifiers:
-        return "add"
-    return "remove" if {"ctrl", "cmd", "alt"} & event.modifiers else "replace"

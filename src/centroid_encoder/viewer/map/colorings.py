@@ -1,9 +1,10 @@
-"""What the colours of cells can stand for."""
+"""The ways to colour cells: by labels, results, columns or variables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -13,30 +14,25 @@ from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
-from centroid_encoder.pl._values import (
-    MAX_CATEGORIES,
-    read_values,
-    variable_source,
-    variable_values,
-)
+from centroid_encoder.pl._values import MAX_CATEGORIES, read_values
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import Column, Result, StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.tl._result import Result, StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.session.session import Session
 
 LABEL = "label"
 PREDICTED = "predicted class"
 MISPLACED = "misplaced cells"
-CONFIDENCE = "confidence"
-NOVELTY = "novelty"
+CONFIDENCE: Literal["confidence"] = "confidence"
+NOVELTY: Literal["novelty"] = "novelty"
 OUT_OF_FOLD = "out-of-fold error"
 
 STEPS = 20
-"""Colours of a scale: as many as can be told apart."""
+"""Number of colours of a scale; more cannot be distinguished."""
 MAX_EXPLAINED = 12
-"""Categories that are explained in a line."""
+"""Largest number of categories that are named below the box."""
 GREY = "#6f737c"
 FAINT = "#b0b4be60"
-"""Grey through which the image is seen."""
+"""Translucent grey for cells without a label."""
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
 
@@ -46,64 +42,57 @@ class Colors:
     """A colour for every cell."""
 
     codes: NDArray[np.intp]
-    """(n_obs,) index into `colors`; −1 for cells that are not to be seen."""
+    """(n_obs,) index into `colors`; −1 for invisible cells."""
     colors: list[str]
     meaning: str
-    """What the colours stand for, in a line; may hold HTML."""
-
-    def looks_like(self, other: Colors | None) -> bool:
-        """Tell whether a layer would look the same."""
-        if other is None or self.colors != other.colors:
-            return False
-        return np.array_equal(self.codes, other.codes)
+    """One line of HTML that explains the colours."""
 
 
 def offered(session: Session) -> list[str]:
-    """Return the names of the colourings that are known of the cells."""
+    """Return the names of the colourings for which the table has results."""
     result, adata, key = session.drawn, session.adata, session.key
     if adata is None or session.drawn_adata is None:
         return [LABEL]
-    of_map = session.drawn_adata.obs
-
-    def has(column: Column) -> bool:
-        # A map of few cells does not give the numbers.
-        name = "" if result is None else obs_key(result.key, column)
-        return name in of_map and bool(of_map[name].notna().any())
-
-    known = {
-        LABEL: True,
-        PREDICTED: result is not None,
-        MISPLACED: result is not None and not result.is_query,
-        CONFIDENCE: has("confidence"),
-        NOVELTY: has("novelty"),
-        OUT_OF_FOLD: StoredCrossValidation.read(adata, key) is not None,
-    }
-    return [name for name, is_known in known.items() if is_known]
+    names, of_map = [LABEL], session.drawn_adata.obs
+    if result is not None:
+        names += [PREDICTED] if result.is_query else [PREDICTED, MISPLACED]
+        for name in (CONFIDENCE, NOVELTY):
+            column = obs_key(result.key, name)
+            # The column is empty if the map has too few cells to estimate it.
+            if column in of_map and of_map[column].notna().any():
+                names.append(name)
+    return names if StoredCrossValidation.read(adata, key) is None else [*names, OUT_OF_FOLD]
 
 
 def color_cells(name: str, session: Session) -> Colors | None:
-    """Colour all cells in one of the ways that are `offered`; None without labels.
+    """Colour all cells in one of the `offered` ways; return None without labels.
 
-    A KeyError if what the colours show has not been computed, or has been deleted since.
+    Raises a KeyError if the result has not been computed or has been deleted.
     """
     adata, result, key = session.adata, session.drawn, session.key
     if adata is None or session.label_key is None:
         return None
     of_map = adata if session.drawn_adata is None else session.drawn_adata
     if name == LABEL:
-        labels = _categories(adata, str(session.corrected(session.label_key)))
-        # The user of a labelling looks for cells without a label.
-        return labels if session.labeling is None else _with_others(labels)
+        column = str(session.corrected(session.label_key))
+        of_label = label_colors(adata, column)
+        codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
+        palette = list(of_label.values())
+        if session.labeling is not None:
+            # The user who labels by hand needs to see cells without a label.
+            codes[codes < 0] = len(palette)
+            palette.append(FAINT)
+        return Colors(codes, palette, "")
     if name not in offered(session):
         raise KeyError(f"the results {key!r} have no {name}")
     if name == OUT_OF_FOLD:
         return _out_of_fold(adata, key)
     assert result is not None
     if name == CONFIDENCE:
-        shares = obs_column(of_map, obs_key(result.key, "confidence"))
+        shares = obs_column(of_map, obs_key(result.key, CONFIDENCE))
         return _scaled(shares, 0, 1, reverse=True, note=" (1: sure of the predicted class)")
     if name == NOVELTY:
-        shares = obs_column(of_map, obs_key(result.key, "novelty"))
+        shares = obs_column(of_map, obs_key(result.key, NOVELTY))
         return _scaled(shares, 0, 1, note=" (1: unlike the training cells)")
     if name == PREDICTED:
         return _predicted(of_map, result)
@@ -115,16 +104,14 @@ def color_cells(name: str, session: Session) -> Colors | None:
 def _predicted(adata: AnnData, result: Result) -> Colors:
     of_class = class_colors(adata, result, None)
     palette = [of_class[name] for name in result.classes]
-    meaning = "the class that the map decides for"
     unassigned = result.embedded & (result.predicted < 0)
-    if not unassigned.any():
-        return Colors(result.predicted, palette, meaning)
     codes = np.where(unassigned, len(palette), result.predicted)
-    return Colors(codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
+    more = f"; {_key((GREY, 'unassigned'))}" if unassigned.any() else ""
+    return Colors(codes, [*palette, GREY], f"class predicted by the map{more}")
 
 
 def _out_of_fold(adata: AnnData, key: str) -> Colors:
-    """Whether networks that have not seen a cell take it for what it is labelled as."""
+    """Colour cells by whether networks that have not seen them predict their label."""
     stored = StoredCrossValidation.read(adata, key)
     assert stored is not None
     own, found = (
@@ -138,52 +125,36 @@ def _out_of_fold(adata: AnnData, key: str) -> Colors:
     )
 
 
-def color_column(adata: AnnData, column: str) -> Colors:
-    """Colour all cells by a column of ``obs``: numbers by a scale, categories by their colours.
+def color_values(adata: AnnData, name: str) -> Colors:
+    """Colour all cells by a column of ``obs`` or a variable, as `pl.voronoi` does.
 
-    A KeyError if there is no such column.
+    Numbers are coloured on a scale between their 1 % and 99 % quantiles, against outliers.
+    Categories have their own colours.
+
+    Raises
+    ------
+    KeyError
+        If there is no column or variable of this name.
+    ValueError
+        If there are several variables of this name.
     """
-    found = read_values(adata, column, layer=None, use_raw=None)
+    found = read_values(adata, name, layer=None, use_raw=None)
     if found.colors is None:
-        return _numbers(found.values)
-    codes, n = found.values, len(label_colors(adata, column))
+        there = found.values[found.known]
+        low, high = np.percentile(there, [1, 99]) if len(there) else (0.0, 0.0)
+        if low == high and len(there):
+            low, high = there.min(), there.max()
+        return _scaled(found.values, low, high, colormap="viridis")
+    codes, n = found.values, len(label_colors(adata, name))
     if n > MAX_CATEGORIES:
-        is_small = (codes < 0) & adata.obs[column].notna().to_numpy()
+        is_small = (codes < 0) & adata.obs[name].notna().to_numpy()
         meaning = _key((GREY, f"all but the {MAX_CATEGORIES} largest of {n:,} categories"))
         colors = [*default_palette(MAX_CATEGORIES), GREY]
         return Colors(np.where(is_small, MAX_CATEGORIES, codes), colors, meaning)
     shown = list(found.colors.items())[:MAX_EXPLAINED]
-    meaning = _key(*((color, escape(str(name))) for name, color in shown))
+    meaning = _key(*((color, escape(str(category))) for category, color in shown))
     more = f" … and {n - MAX_EXPLAINED} more" if n > MAX_EXPLAINED else ""
     return Colors(codes, list(found.colors.values()), meaning + more)
-
-
-def color_variable(adata: AnnData, i: int) -> Colors:
-    """Colour all cells by the variable at a position in `variable_source`, as `pl.voronoi` does.
-
-    An IndexError if there are not as many variables.
-    """
-    return _numbers(variable_values(variable_source(adata), i))
-
-
-def _categories(adata: AnnData, column: str) -> Colors:
-    labels, colors = obs_column(adata, column).astype(object), label_colors(adata, column)
-    return Colors(pd.Index(colors).get_indexer(labels), list(colors.values()), "")
-
-
-def _with_others(of: Colors) -> Colors:
-    """Give the cells without a colour a faint one."""
-    codes = np.where(of.codes < 0, len(of.colors), of.codes)
-    return Colors(codes, [*of.colors, FAINT], of.meaning)
-
-
-def _numbers(values: NDArray[np.float64]) -> Colors:
-    """Colour numbers; a few that are far off do not take the colours of all others."""
-    there = values[np.isfinite(values)]
-    low, high = np.percentile(there, [1, 99]) if len(there) else (0.0, 0.0)
-    if low == high and len(there):
-        low, high = there.min(), there.max()
-    return _scaled(values, low, high, colormap="viridis")
 
 
 def _scaled(
@@ -195,12 +166,12 @@ def _scaled(
     reverse: bool = False,
     note: str = "",
 ) -> Colors:
-    """Colour numbers from dark to bright, or `reverse`; those that are not finite are not seen."""
+    """Colour numbers from dark to bright, or the reverse; cells without a number are invisible."""
     shares = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1)
     there = np.isfinite(shares)
     codes = np.full(len(shares), -1, dtype=np.intp)
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
-    # The darkest would be lost on an image.
+    # Leave out the darkest quarter, which is not visible over an image.
     shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
@@ -208,7 +179,7 @@ def _scaled(
 
 
 def _short(value: float) -> str:
-    """A number in a few digits; thousands are not worth a power of ten."""
+    """Return a number with few digits, but thousands without an exponent."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 

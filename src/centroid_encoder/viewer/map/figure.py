@@ -1,4 +1,4 @@
-"""The map as matplotlib artists, which are updated from frame to frame."""
+"""The map as matplotlib artists, which each new frame updates."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts, contained
+from centroid_encoder.viewer.map.artists import Dots, Names
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, blend, readable
 
 MAX_NAMES = 20
-"""Classes whose names are written unless the user wants otherwise: more hide the map."""
+"""With more classes, their names would hide the map; they are written if the user wants them."""
 MAX_BOLD = 200
-"""Selected cells with bold rings: more would hide what they mark."""
+"""With more selected cells, the rings around them are thin."""
 MAX_RINGS = 20_000
-"""Selected cells with rings; of more, some evenly spaced ones have rings."""
+"""If more cells are selected, only every n-th one has a ring."""
+TITLE_SIZE = 9
+"""Size of a title in points."""
 LINE = 1.4 * TITLE_SIZE / 72
 """Height of a line of a title in inches."""
 GAP = 0.06
-"""Inches between panels and around them."""
+"""Distance between panels and around them in inches."""
 
 
 class _Panel:
@@ -37,45 +39,46 @@ class _Panel:
     def __init__(self, figure: Figure, share: Any) -> None:
         self.ax: Any = figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
         self.ax.set(xticks=[], yticks=[], autoscale_on=False, aspect="equal")
-        # Axes without ticks would still cost a fifth of a frame.
+        # Visible axes take a fifth of the drawing time, even without ticks.
         self.ax.xaxis.set_visible(False)
         self.ax.yaxis.set_visible(False)
         self.ax.spines[:].set_visible(False)
         self.rows = np.empty(0, dtype=np.intp)
-        """Rows of the cells that are drawn, the last on top."""
+        """Rows of the drawn cells; the last one is on top."""
         self.regions = PathCollection([], linewidths=1)
-        """One for each class."""
+        """One region for each class."""
         self.ax.add_collection(self.regions, autolim=False)
         self.reference, self.cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
         self.bold = Dots(self.ax, 2.5)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self.selected,) = self.ax.plot([], [], zorder=3, **ring)
         (self.hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=4, **ring)
-        self.texts = Texts(self.ax, 4)
+        self.names = Names(self.ax, 4)
+        self.title = self.ax.set_title("", fontsize=TITLE_SIZE, pad=5, parse_math=False)
 
 
 class MapFigure:
     """Panels of cells over the regions of their classes.
 
-    `update` draws changes of the following attributes.
+    Call `update` after a change of these attributes.
 
     Attributes
     ----------
     style
-        Colours that follow the theme.
+        Colours of napari's theme.
     colors
         Colour of each class.
     hidden
-        Names of the classes whose points are left out; their regions stay.
+        Names of the classes whose points are not drawn; their regions are.
     values
-        An index (n_obs,) of each point's colour, −1 for grey, and the colours, if the points are
-        coloured by something else than their classes.
+        If points are not coloured by class: the (n_obs,) index of each point's colour, −1 for
+        grey, and the colours.
     """
 
     changed = Signal()
-    """The figure has to be drawn."""
+    """The whole figure must be drawn."""
     marked = Signal()
-    """Only selection, hover or outline changed; `draw_overlays` draws them without the points."""
+    """Selection, hover or outline changed; it is enough to call `draw_overlays`."""
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
@@ -91,7 +94,7 @@ class MapFigure:
 
     @property
     def axes(self) -> list[Any]:
-        """The panels' axes."""
+        """The axes of the panels."""
         return [panel.ax for panel in self._panels]
 
     @property
@@ -106,16 +109,16 @@ class MapFigure:
         return few if self._named is None else self._named
 
     def set_named(self, named: bool) -> None:
-        """Write the names of the classes or not, however many they are."""
+        """Show or hide the names of the classes, whatever their number is."""
         self._named = named
         self.update()
 
     def clear(self) -> None:
-        """Take everything off the figure."""
+        """Show an empty figure."""
         self.show(Scene(), [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene, with a colour for each class; the view stays if the limits do."""
+        """Draw a scene with a colour for each class; keep the view if the limits are the same."""
         before, self.scene, self.colors = self.scene, scene, colors
         moved = not np.array_equal(before.limits, scene.limits)
         if len(before.points) != len(scene.points):
@@ -128,7 +131,7 @@ class MapFigure:
                 self._panels.append(_Panel(self.figure, share))
         for panel in self._panels:
             panel.regions.set_paths(scene.shapes)
-            # The cell under the mouse may have moved.
+            # The cell under the mouse has moved or is another one.
             panel.hovered.set_data([], [])
         self.arrange()
         self.update()
@@ -136,53 +139,53 @@ class MapFigure:
             self.home()
 
     def home(self) -> None:
-        """Show all of the map."""
+        """Show the whole map."""
         self.look_at(self.scene.limits)
 
     def look_at(self, view: NDArray[np.floating]) -> None:
-        """Show the part between two corners: (2, 2) lower left and upper right."""
+        """Show the part between two corners, (2, 2): lower left and upper right."""
         for ax in self.axes:
             ax.set(xlim=view[:, 0], ylim=view[:, 1])
         self.changed.emit()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
-        """Mark the cells of a (n_obs,) mask."""
+        """Draw a ring around each cell of an (n_obs,) mask."""
         self._selected = selected
         self._mark()
         self.marked.emit()
 
     def hover(self, row: int | None) -> None:
-        """Ring one cell, in the panels that show it."""
+        """Draw a ring around the cell under the mouse, in the panels that show it."""
         for panel in self._panels:
             at = panel.rows[panel.rows == row]
             panel.hovered.set_data(*self.scene.points[at].T)
         self.marked.emit()
 
     def trace(self, outline: Sequence[tuple[float, float]]) -> None:
-        """Draw an outline, in pixels of the figure; an empty one removes it."""
+        """Draw an outline, in pixels of the figure; an empty one removes the last."""
         self._outline.set_data(*np.reshape([*outline, *outline[:1]], (-1, 2)).T)
         self.marked.emit()
 
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
-        """Rows of a panel's cells within an outline."""
+        """Return the rows of a panel's cells within an outline."""
         panel = self._panels[self.axes.index(ax)]
-        return np.sort(panel.rows[contained(outline, panel.cells.points)])
+        return np.sort(panel.rows[outline.contains_points(panel.cells.points)])
 
-    def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
-        """Row of the cell of a panel that is nearest to a place, or None if none is near.
-
-        A search tree would have to be built for each frame of a training.
-        """
-        panel = self._panels[self.axes.index(ax)]
-        (x, y), (x_at, y_at) = panel.cells.points.T, at.tolist()
-        near = np.flatnonzero((np.abs(x - x_at) < radius) & (np.abs(y - y_at) < radius))
+    def nearest(self, ax: Any, x: float, y: float, radius: float) -> int | None:
+        """Return the row of the cell nearest to a place, or None; all lengths are in pixels."""
+        if ax not in self.axes:
+            return None
+        panel, to_data = self._panels[self.axes.index(ax)], ax.transData.inverted().transform
+        at, (beside, _) = to_data([(x, y), (x + radius, y)])
+        # A search tree would have to be built again in each frame of a training.
+        near = np.flatnonzero((np.abs(panel.cells.points - at) < beside - at[0]).all(axis=1))
         distances = np.linalg.norm(panel.cells.points[near] - at, axis=1)
-        if not (distances < radius).any():
+        if not (distances < beside - at[0]).any():
             return None
         return int(panel.rows[near[distances.argmin()]])
 
     def draw_overlays(self) -> None:
-        """Draw selection, hover and outline on top of the canvas."""
+        """Draw selection, hover and outline on top of all else."""
         for panel in self._panels:
             panel.ax.draw_artist(panel.selected)
             panel.ax.draw_artist(panel.hovered)
@@ -190,11 +193,11 @@ class MapFigure:
             self.figure.draw_artist(self._outline)
 
     def arrange(self, _: object = None) -> None:
-        """Place square panels beside or above each other, whichever makes them larger."""
+        """Arrange square panels in a row or in a column, whichever makes them larger."""
         n = len(self._panels)
         if not n:
             return
-        # The number of cells has a line of its own: small panels have no room for longer lines.
+        # Put the number of cells on a second line, since small panels have no room beside.
         titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self.scene.panels]
         n_lines = max(title.count("\n") for title in titles) + 1
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
@@ -211,10 +214,10 @@ class MapFigure:
             x = left + column * (size + gap)
             y = height - top - (row + 1) * (size + heading) - row * gap
             panel.ax.set_position((x / width, y / height, size / width, size / height))
-            panel.texts.title = title
+            panel.title.set_text(title)
 
     def update(self) -> None:
-        """Give every artist its content and its colours."""
+        """Set the content and the colours of all artists."""
         scene, style, shown = self.scene, self.style, self.shown
         alpha = REGION_ALPHA + 0.1 * style.dark
         codes, colors = self.values or (scene.codes, self.colors)
@@ -223,6 +226,7 @@ class MapFigure:
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
         edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
         pale = [blend(style.ink, style.panel, 0.35)]
+        behind = np.zeros(len(scene.reference), dtype=np.intp)
         size, is_bold = _size_of(len(scene.points)), (scene.codes >= 0) & scene.bold
         named = np.flatnonzero(shown & self.named)
         self.figure.set_facecolor(style.page)
@@ -232,26 +236,22 @@ class MapFigure:
             panel.regions.set_facecolor([to_rgba(color, alpha) for color in self.colors])
             panel.regions.set_edgecolor(style.panel)
             panel.rows = rows = _drawn(scene, content, shown, codes)
-            panel.cells.points, panel.cells.codes = scene.points[rows], codes[rows]
-            panel.cells.set_colors(fills, edges)
-            larger = rows[is_bold[rows]]
-            panel.bold.points, panel.bold.codes = scene.points[larger], codes[larger]
-            panel.bold.set_colors(fills, edges)
-            panel.bold.size = _size_of(len(larger))
-            panel.reference.points = scene.reference
-            panel.reference.codes = np.zeros(len(scene.reference), dtype=np.intp)
-            panel.reference.set_colors(pale, pale)
-            panel.cells.size = panel.reference.size = size
+            bold = rows[is_bold[rows]]
+            panel.cells.set_content(scene.points[rows], codes[rows], size, fills, edges)
+            large = scene.points[bold], codes[bold], _size_of(len(bold))
+            panel.bold.set_content(*large, fills, edges)
+            panel.reference.set_content(scene.reference, behind, size, pale, pale)
             panel.selected.set(markersize=size + 2.5, markeredgecolor=style.ink)
             panel.hovered.set_markeredgecolor(style.ink)
-            panel.texts.names = [scene.names[code] for code in named]
-            panel.texts.centers = scene.centers[named]
-            panel.texts.ink, panel.texts.halo = style.ink, style.panel
+            panel.title.set_color(style.ink)
+            panel.names.names = [scene.names[code] for code in named]
+            panel.names.centers = scene.centers[named]
+            panel.names.ink, panel.names.halo = style.ink, style.panel
         self._mark()
         self.changed.emit()
 
     def _mark(self) -> None:
-        """Ring the selected cells."""
+        """Draw the rings of the selected cells."""
         for panel in self._panels:
             rows = panel.rows[:0]
             if self._selected is not None:
@@ -263,16 +263,16 @@ class MapFigure:
 
 
 def _size_of(n: int) -> float:
-    """Return the diameter, in points, of each of n dots."""
+    """Return the diameter in points with which n dots are drawn."""
     return float(np.clip(8_000 / max(n, 1), 2, 30) ** 0.5)
 
 
 def _drawn(
     scene: Scene, panel: Panel, shown: NDArray[np.bool_], codes: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Rows of a panel that are embedded and of a class that is switched on, the last on top.
+    """Return the rows of a panel that are embedded and whose class is shown, the last on top.
 
-    Cells with the code −1 lie at the bottom, those of the rarest code on top.
+    Cells with the code −1 come first, and those with the rarest code come last.
     """
     rows = panel.rows
     rows = rows[np.append(shown, True)[scene.codes[rows]] & ~np.isnan(scene.points[rows, 0])]

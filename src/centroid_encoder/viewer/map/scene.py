@@ -1,4 +1,4 @@
-"""The content and the colours of the map, as plain data."""
+"""The content of the map and its colours, as plain data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 CONTRAST = 3.0
-"""Least contrast of points and their regions: that of WCAG 2 for graphics."""
+"""Least contrast between a point and its region, as WCAG 2 requires for graphics."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells that are drawn in one panel, and its title."""
+    """A panel of the map: its title and the rows of its cells."""
 
     title: str
     rows: NDArray[np.intp]
@@ -24,30 +24,30 @@ class Panel:
 
 @dataclass(frozen=True)
 class Scene:
-    """Cells and regions of the classes; without arguments, nothing."""
+    """Cells and the regions of their classes; empty by default."""
 
     points: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n_obs, 2); NaN for cells that were left out."""
+    """(n_obs, 2) position of each cell; NaN if it has none."""
     codes: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    """(n_obs,) class of each cell, −1 for unlabeled ones."""
+    """(n_obs,) class of each cell; −1 if it has no label."""
     panels: tuple[Panel, ...] = ()
     shapes: Sequence[Path] = ()
-    """Region of each class; empty to draw none."""
+    """Region of each class, or none."""
     limits: NDArray[np.floating] = field(default_factory=lambda: np.zeros((2, 2)))
-    """(2, 2) lower left and upper right corner of the panels."""
+    """(2, 2) lower left and upper right corner of each panel."""
     names: tuple[str, ...] = ()
-    """Names of the classes."""
+    """Name of each class."""
     centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n_classes, 2) places of the names."""
+    """(n_classes, 2) positions of the names."""
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n, 2) reference cells, pale behind the cells of the scene."""
+    """(n, 2) positions of reference cells, drawn pale behind the other cells."""
     bold: bool = False
-    """Whether cells with a class are drawn larger than the others, as far as there is room."""
+    """Whether cells with a class are drawn again in front, the larger the fewer they are."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """Colours that follow napari's theme."""
+    """Colours of the map that depend on napari's theme."""
 
     page: str = "#262930"
     panel: str = "#1c1e24"
@@ -67,13 +67,13 @@ def contrast(one: str, other: str) -> float:
 
 
 def blend(color: str, ground: str, alpha: float) -> str:
-    """Return the colour of a translucent colour over a ground."""
+    """Return how a colour with opacity `alpha` appears on top of another one."""
     red, green, blue = alpha * np.array(to_rgb(color)) + (1 - alpha) * np.array(to_rgb(ground))
     return to_hex((red, green, blue))
 
 
 def readable(color: str, ground: str, ink: str) -> str:
-    """Mix a colour with ink, as little as is needed for it to stand out from a ground."""
+    """Mix a colour with as little ink as gives it enough contrast to a ground."""
     mixes = (blend(ink, color, share) for share in np.linspace(0, 1, 21))
     return next((mixed for mixed in mixes if contrast(mixed, ground) >= CONTRAST), ink)
 

@@ -1,4 +1,4 @@
-"""The selected cells, the layers that show them, and their colours."""
+"""Select and colour cells in their layers, and say which ones are selected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from anndata import AnnData
 from napari.components import ViewerModel
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt, QTimer
@@ -30,23 +29,21 @@ ANY_VALUES = "column or variable …"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
 AFTER = 10
-"""Milliseconds after which the camera moves to cells that were asked for."""
+"""Milliseconds between a request to zoom and the move of the camera."""
 MAX_MOVED = 3
-"""Pixels that the mouse may move during a click."""
+"""If the mouse moves over more pixels, it is not a click."""
 
 
 class CellsPanel(QWidget):
-    """The selected cells, and the layers of the session's links."""
+    """Shows the selection and the colours of the session in the layers of the cells."""
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
         self._viewer = viewer
-        self._links: dict[LayerLink, tuple[str, colorings.Colors] | None] = {}
-        """The links, and the name and the colours of what their layers show."""
-        self.color_box = Choice(
-            "Colour by", "What the colours of the cells in the map and the layer mean"
-        )
+        self._links: dict[LayerLink, object] = {}
+        """The links, and the colours that each layer shows; None if they are its own."""
+        self.color_box = Choice("Colour by", "Meaning of the colours in the map and in the layer")
         self.color_box.offer([(name, name) for name in (NO_COLORS, ANY_VALUES)], NO_COLORS)
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
@@ -54,7 +51,7 @@ class CellsPanel(QWidget):
         keep_narrow(self.value_box)
         self.value_box.hide()
         self._values: list[str] = []
-        """Names of the columns, then of the variables, of the table that is chosen."""
+        """Names of the columns and, after them, of the variables of the table."""
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.selection_text = QLabel()
@@ -62,8 +59,8 @@ class CellsPanel(QWidget):
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self.clear_button = button("Clear", "Select no cells", self.clear)
         tip = (
-            "Select cells by drawing around them in the image: all whose center is inside. "
-            "Shift adds them, Ctrl removes them"
+            "Draw around cells in the image to select those whose center is inside. Shift adds "
+            "them, Ctrl removes them"
         )
         self.lasso_button = button("Lasso", tip, self._on_lasso)
         self.lasso_button.setCheckable(True)
@@ -71,42 +68,36 @@ class CellsPanel(QWidget):
         self._lasso.drawn.connect(self._on_drawn)
         self._lasso.stopped.connect(self._on_lasso_stopped)
         self.why = WhyPanel(session, viewer)
+        colors = side_by_side(QLabel("Colour by"), (self.color_box, 1))
         buttons = self.lasso_button, self.show_button, self.clear_button
-        column(
-            self,
-            side_by_side(QLabel("Colour by"), (self.color_box, 1)),
-            self.value_box,
-            self.color_text,
-            side_by_side(self.why.arrow, (self.selection_text, 1), *buttons),
-            self.unseen_text,
-            self.why,
-        )
-        # One event for labels, camera and colours together would stop the window for too long.
+        cells = side_by_side(self.why.arrow, (self.selection_text, 1), *buttons)
+        below = self.color_text, cells, self.unseen_text, self.why
+        column(self, colors, self.value_box, *below)
+        # Separate events, since labels, camera and colours together would block the window.
         self._coloring = QTimer(self, interval=0, singleShot=True)
         self._coloring.timeout.connect(self._recolor)
         self._zooming = QTimer(self, interval=AFTER, singleShot=True)
-        self._zooming.timeout.connect(self._on_zoom_requested)
+        self._zooming.timeout.connect(self._zoom_steadily)
         self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
-        session.result_changed.connect(self._offer_colorings)
-        session.draft_changed.connect(self._offer_colorings)
-        session.check_changed.connect(self._offer_colorings)
+        results = session.result_changed, session.draft_changed, session.check_changed
+        for changed in (*results, session.label_key_changed):
+            changed.connect(self._offer_colorings)
         session.columns_changed.connect(self._offer_values)
-        session.label_key_changed.connect(self._offer_colorings)
-        session.regions_changed.connect(self._recolor)
-        session.colors_changed.connect(self._recolor)
+        for changed in (session.regions_changed, session.colors_changed):
+            changed.connect(self._recolor)
         session.labels_changed.connect(self._color_later)
         session.selection_changed.connect(self._on_selection)
         session.zoom_requested.connect(self._zoom_later)
 
     def unlink(self) -> None:
-        """Leave the layers as they were."""
+        """Restore the look of all layers."""
         self._link([])
 
     def link(self) -> None:
-        """Show the cells in the layers of the session's links; what is shown already stays."""
+        """Show colours and selection in the layers that are joined to the table now."""
         self._link([(link.layer, join) for link, join in self._session.catalog.joins.items()])
         self._offer_colorings()
         self._on_selection()
@@ -130,13 +121,12 @@ class CellsPanel(QWidget):
         callbacks[:] = [*others, self._on_press] if links else others
 
     def zoom(self, *, steady: bool = False) -> None:
-        """Go to the selected cells, in the layer that is chosen if they are there."""
+        """Move the camera to the selected cells, if possible in the chosen layer."""
         rows = np.flatnonzero(self._session.selected)
         there = [link for link in self._links if link.join.joined[rows].any()]
         there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
         for link in there[:1]:
-            # napari draws the layer again at each assignment.
-            if not link.layer.visible:
+            if not link.layer.visible:  # Each assignment redraws the layer.
                 link.layer.visible = True
             link.show(rows, steady=steady)
 
@@ -146,8 +136,8 @@ class CellsPanel(QWidget):
     def _zoom_later(self) -> None:
         self._zooming.start()
 
-    def _on_zoom_requested(self) -> None:
-        """Go from one cell to the next, without jumps of the zoom."""
+    def _zoom_steadily(self) -> None:
+        # Keep the zoom while the user goes through a list of cells.
         self.zoom(steady=True)
 
     def show_column(self, name: str) -> None:
@@ -160,7 +150,7 @@ class CellsPanel(QWidget):
         self._session.select(np.empty(0, dtype=np.intp))
 
     def _on_lasso(self) -> None:
-        """Begin to draw around cells, or end that."""
+        """Start or stop drawing around cells."""
         layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
         if self.lasso_button.isChecked() and layer is not None:
             self._viewer.dims.ndisplay = 2
@@ -169,7 +159,7 @@ class CellsPanel(QWidget):
             self._lasso.stop()
 
     def _on_drawn(self, line: NDArray[np.float64]) -> None:
-        """Select the cells inside of a line."""
+        """Select the cells inside a line."""
         held = QApplication.keyboardModifiers()
         mode: SelectionMode = "replace"
         if held & Qt.KeyboardModifier.ShiftModifier:
@@ -177,25 +167,20 @@ class CellsPanel(QWidget):
         elif held & Qt.KeyboardModifier.ControlModifier:
             mode = "remove"
         displayed = self._viewer.dims.displayed
-        rows = [
-            rows_inside(line, displayed, link.layer, link.join)
-            for link in self._links
-            if link.layer.visible
-        ]
+        seen = [link for link in self._links if link.layer.visible]
+        rows = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
         self._session.select(np.concatenate([np.empty(0, dtype=np.intp), *rows]), mode)
-        # napari is not done with the line yet.
+        # Clear later, since napari still uses the line.
         QTimer.singleShot(0, self._lasso.clear)
 
     def _on_lasso_stopped(self) -> None:
         self.lasso_button.setChecked(False)
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
-        """Select the cell that is clicked; a drag moves the image and selects nothing.
+        """Select the clicked cell of the topmost visible layer; Shift adds it, Ctrl removes it.
 
-        With Shift, the cell is added to those that are selected; with Ctrl, it is removed.
-
-        The topmost visible layer with a cell under the mouse counts. A click beside the cells
-        keeps the selection, and ends it while one labels by hand.
+        A drag does not change the selection, and neither does a click beside the cells; but while
+        one labels by hand, such a click selects no cell.
         """
         if event.button in OTHER_BUTTONS:
             return
@@ -208,7 +193,7 @@ class CellsPanel(QWidget):
             yield
         layers = viewer.layers
         links = [link for link in self._links if link.layer in layers]
-        # A layer that is painted on or drawn in keeps its clicks.
+        # Ignore clicks while the user paints or draws in a layer.
         used = {str(layer.mode) for layer in (layers.selection.active,) if layer is not None}
         used |= {str(link.layer.mode) for link in links}
         if is_drag or not used <= {"pan_zoom", "pick"}:
@@ -236,18 +221,17 @@ class CellsPanel(QWidget):
         self.lasso_button.setEnabled(bool(self._links))
 
     def _offer_colorings(self) -> None:
-        """Offer what the colours can stand for; keep what is chosen, where that is possible."""
+        """Offer the colourings that are possible now, and keep the chosen one if it is."""
         before = self.color_box.value
         names = [NO_COLORS, *colorings.offered(self._session), ANY_VALUES]
         chosen = before if before in names else NO_COLORS
         self.color_box.offer(zip(names, names, strict=True), chosen)
-        # Without a layer, there is the map.
         self.color_box.setEnabled(bool(self._links) or self._session.drawn is not None)
         self._offer_values()
         self._recolor()
 
     def _offer_values(self) -> None:
-        """Offer the columns and variables; keep what is chosen, else choose the labels."""
+        """Offer the columns and variables; keep the chosen one, or else choose the labels."""
         adata, before = self._session.adata, self.value_box.currentText()
         variables = [] if adata is None else variable_source(adata).var_names
         names = [] if adata is None else [*map(str, adata.obs.columns), *map(str, variables)]
@@ -257,19 +241,23 @@ class CellsPanel(QWidget):
                 self._values = names
                 self.value_box.clear()
                 self.value_box.addItems(names)
-            # −1, for no column, if the labels are not there.
             self.value_box.setCurrentIndex(names.index(chosen) if chosen in names else -1)
 
     def _recolor(self) -> None:
-        """Give the cells the colours that are chosen; without them, layers get their own back."""
+        """Show the chosen colours, or the own colours of the layers if none are chosen."""
         colors, mode, adata = None, self.color_box.value, self._session.adata
+        # The map already colours its own labels, like its regions.
+        own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
-            if adata is not None and mode == ANY_VALUES:
-                mode, colors = self._colors_of_values(adata)
+            if mode == ANY_VALUES:
+                mode = self.value_box.itemText(self.value_box.currentIndex())
+                if (line := self.value_box.lineEdit()) is not None:
+                    line.setCursorPosition(0)  # Show the beginning of a long name.
+                colors = colorings.color_values(adata, mode) if adata is not None and mode else None
             elif mode != NO_COLORS:
                 colors = colorings.color_cells(mode, self._session)
-        except KeyError as error:
+        except (KeyError, ValueError) as error:
             self._session.failed.emit(error)
         if colors is None:
             remove(link.classes for link in self._links)
@@ -277,24 +265,11 @@ class CellsPanel(QWidget):
                 link.uncolor()
             self._links = dict.fromkeys(self._links)
         else:
+            wanted = mode, colors.colors, colors.codes.tobytes()
             for link, shown in self._links.items():
-                if shown is None or shown[0] != mode or not colors.looks_like(shown[1]):
+                if shown != wanted:
                     link.color(mode, colors.codes, colors.colors)
-                    self._links[link] = mode, colors
-        # The map shows the labels that it was trained on in the colours of its regions.
-        own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
+                    self._links[link] = wanted
         values = None if colors is None or own else (colors.codes, colors.colors)
         self._session.color_cells(values)
         self.color_text.say("" if colors is None else colors.meaning)
-
-    def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
-        """Return the name and the colours of the column or variable that is chosen."""
-        i, columns = self.value_box.currentIndex(), adata.obs.columns
-        if i < 0 or len(self._values) != len(columns) + variable_source(adata).n_vars:
-            return ANY_VALUES, None
-        if (line := self.value_box.lineEdit()) is not None:
-            # Show the beginning of a long name.
-            line.setCursorPosition(0)
-        if i < len(columns):
-            return self._values[i], colorings.color_column(adata, columns[i])
-        return self._values[i], colorings.color_variable(adata, i - len(columns))

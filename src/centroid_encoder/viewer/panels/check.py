@@ -1,4 +1,4 @@
-"""The result of a cross-validation in sentences."""
+"""Show the result of a cross-validation in sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from centroid_encoder.viewer.session.session import Session
 
 
 class Verdict(QWidget):
-    """Result of a cross-validation, `found`, and its warnings, `doubts`; hidden without one."""
+    """The result of a cross-validation (`found`) and its warnings (`doubts`)."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Verdict(QWidget):
         self.show_check()
 
     def show_check(self) -> None:
-        """Show the result of the session."""
+        """Show the result of the session; hide the panel without one."""
         session, adata, check = self._session, self._session.adata, self._session.check
         self.setVisible(check is not None)
         if check is None or adata is None:
@@ -43,12 +43,12 @@ class Verdict(QWidget):
                 of_images = None
             self.found.say(" ".join(_sentences(check, of_images, session.rule)))
             if of_images is not None:
-                # The error on new images answers the warning that it is likely to be larger.
+                # Leave out the warning that the error on new images is likely to be larger.
                 answered = f"group_key={of_images.params['group_key']!r}"
                 left = [text for text in check.warnings if answered not in text]
                 doubts = " ".join(map(sentence, left))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # An `InputError` names the damaged entry of uns; other errors come from its values.
+            # An `InputError` names the damaged entry of uns; all others come from its values.
             named = isinstance(error, InputError)
             text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
             self.found.say("")
@@ -59,7 +59,7 @@ class Verdict(QWidget):
 def _sentences(
     check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
 ) -> Iterator[str]:
-    """Yield the result in sentences, and that with whole images held out; see `Session.rule`."""
+    """Yield sentences on the result, and on that with whole images held out, if there is one."""
     quality, name = check.quality, f"{check.label_key}: {rule[1]} error"
     if of_images is None:
         yield f"{name} of held-out cells {_error(check, rule)}."
@@ -78,7 +78,7 @@ def _sentences(
 
 
 def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
-    """Return the error of a rule, its spread and the folds."""
+    """Return the error by a rule with its spread and the number of folds; see `Session.rule`."""
     error, spread = (check.quality[f"{rule[0]}_error{end}"] for end in ("", "_sd"))
     shown = _percent(error, spread if np.isfinite(spread) else None)
     return f"{shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
@@ -86,5 +86,5 @@ def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
 
 def _percent(share: float, spread: float | None = None) -> str:
     text = f"{100 * share:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}")
-    # No-break spaces keep number and sign on one line.
+    # No-break spaces keep the number and its sign on one line.
     return f"{text} %".replace(" ", "\u00a0")

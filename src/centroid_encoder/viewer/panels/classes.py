@@ -1,4 +1,4 @@
-"""The legend: classes with their colours, cells and errors; each can be switched off."""
+"""The table of classes: colours, numbers of cells and errors, and a switch for each class."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
 
-ERROR_TIP = "Share of held-out cells of this class that are wrong by the rule in the map's title"
-FOLD_TIP = "The same for all cells, each placed by a network that has not seen it (Check labels)"
+ERROR_TIP = "Error of the held-out cells of this class, by the rule in the title of the map"
+FOLD_TIP = (
+    "Error of all cells by Check labels, where no network has seen the cells that it predicts"
+)
 HEADERS = [
-    ("", "A click switches the class on and off"),
-    ("", "A double click changes the colour everywhere"),
-    ("class", "A double click shows a class alone"),
+    ("", "Click to show or hide the class"),
+    ("", "Double-click to change the colour in the map and in the layer"),
+    ("class", "Double-click to show this class alone"),
     ("cells", "Labelled cells"),
     ("held-out error", ERROR_TIP),
     ("out of fold", FOLD_TIP),
@@ -31,7 +33,7 @@ BOX, COLOR, NAME, _, _, OUT_OF_FOLD = range(6)
 
 
 class ClassTable(QWidget):
-    """Legend with a row for each class of the session; `rows` are those of `class_table`."""
+    """Table with a row for each class of the session; `rows` are those of `class_table`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -42,31 +44,24 @@ class ClassTable(QWidget):
         self.view.horizontalHeader().setMinimumSectionSize(14)
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
-        self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
-        self.image_box.currentIndexChanged.connect(self._on_classes)
-        tip = "Write the cells of each class in each image into a .csv"
+        tip = "Count the cells of one image"
+        self.image_box = Choice("Image of the counted cells", tip, self._on_classes)
+        tip = "Save the number of cells of each class in each image as .csv"
         self.save_button = button("Save counts …", tip, self._ask_file)
         self._of_images = QWidget()
         row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
         self._of_images.setLayout(row)
         column(self, self._of_images, self.view)
         session.hidden_changed.connect(self._show)
-        for event in (
-            session.table_changed,
-            session.catalog.link_changed,
-            session.result_changed,
-            session.draft_changed,
-            session.check_changed,
-            session.label_key_changed,
-            session.colors_changed,
-            session.labels_changed,
-            session.regions_changed,
-        ):
+        of_table = session.table_changed, session.catalog.link_changed, session.label_key_changed
+        of_results = session.result_changed, session.draft_changed, session.check_changed
+        of_classes = session.colors_changed, session.labels_changed, session.regions_changed
+        for event in (*of_table, *of_results, *of_classes):
             event.connect(self._on_classes)
         self._on_classes()
 
     def _on_classes(self, _: object = None) -> None:
-        """Show the images, and the classes with their colours and numbers."""
+        """Show the images, and the classes of the chosen image."""
         images = [image for image in self._session.catalog.images() if image.value is not None]
         chosen = self.image_box.value
         chosen = chosen if chosen in [image.value for image in images] else None
@@ -75,10 +70,11 @@ class ClassTable(QWidget):
         self.set_classes(class_table(self._session, self.image_box.value))
 
     def set_classes(self, classes: pd.DataFrame) -> None:
-        """Show other classes, or other colours and numbers of the same ones."""
+        """Show other classes, or the same ones with other colours and numbers."""
         rows = list(classes.itertuples(index=False))
         same = [row.name for row in rows] == [row.name for row in self.rows]
         self.rows = rows
+        # Other classes are all visible at first. The event shows the table.
         self._session.hide_classes(self._session.hidden if same else frozenset())
 
     def _ask_file(self) -> None:
@@ -87,7 +83,7 @@ class ClassTable(QWidget):
             self.save_counts(Path(name))
 
     def save_counts(self, path: Path) -> None:
-        """Write the table of `tl.composition`; the session shows errors."""
+        """Write the table of `tl.composition`; errors are shown as messages."""
         session = self._session
         image_column, label_key = session.catalog.image_column, session.shown_labels
         if session.adata is None or image_column is None or label_key is None:
@@ -103,17 +99,11 @@ class ClassTable(QWidget):
 
     def _show(self) -> None:
         hidden = self._session.hidden
-        cells = [
-            (
-                row.name not in hidden,
-                QColor(row.color),
-                row.name,
-                f"{row.n:,}",
-                _percent(row.error),
-                _percent(row.out_of_fold),
-            )
-            for row in self.rows
-        ]
+        cells = []
+        for row in self.rows:
+            errors = _percent(row.error), _percent(row.out_of_fold)
+            shown = row.name not in hidden
+            cells.append((shown, QColor(row.color), row.name, f"{row.n:,}", *errors))
         self.view.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS, [NAME])
         self.view.setColumnHidden(OUT_OF_FOLD, all(pd.isna(row.out_of_fold) for row in self.rows))
 
@@ -128,7 +118,7 @@ class ClassTable(QWidget):
             if color.isValid():
                 self._session.recolor_class(index.row(), color.name())
         elif index.column() != BOX:
-            # Show the class alone; once more, and all are back.
+            # Show the class alone, or all classes if it is alone already.
             others = frozenset(other.name for other in self.rows) - {row.name}
             self._session.hide_classes(frozenset() if self._session.hidden == others else others)
 

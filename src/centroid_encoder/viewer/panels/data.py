@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from pathlib import Path
 
-from anndata import AnnData
 from napari.layers import Labels
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
@@ -23,7 +22,6 @@ from centroid_encoder.viewer.data.columns import (
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import Measuring
-from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -34,7 +32,7 @@ from centroid_encoder.viewer.panels.fields import (
 )
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
-from centroid_encoder.viewer.panels.message import Kind, Message, sentence
+from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
 
 EMPTY = (
@@ -42,13 +40,13 @@ EMPTY = (
     "AnnData to a layer (layer.metadata['adata'] = adata)."
 )
 PAUSE = 300
-"""Milliseconds without a stroke after which painted labels are joined again."""
+"""Painted labels are joined again after so many milliseconds without a change."""
 
 
 class DataPanel(QWidget):
     """Choose a table, the layers that show its cells, and the columns that join them.
 
-    A table of several images has a list of them, with the layer of each.
+    For a table of several images, a list shows the layer of each image.
     """
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
@@ -61,16 +59,17 @@ class DataPanel(QWidget):
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
         self._rejoin.timeout.connect(catalog.join_again)
 
-        self.opening = Opening()
-        self.opening.opened.connect(self._on_opened)
+        self.opening = Opening(catalog)
+        self.opening.opened.connect(catalog.choose)
         self.opening.failed.connect(self._on_failed)
-        tip = "Tables of cells that were found in napari"
+        tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         menu = QMenu(self)
         menu.addAction("File (.h5ad, .csv) …", self.opening.ask)
         menu.addAction("AnnData folder (.zarr) …", self.opening.ask_folder)
         self.open_button = button("Open …", "Read a .h5ad, .zarr or .csv; or drop it here", menu)
-        self.close_button = button("✕", "Close table: what is not saved is lost", self._on_close)
+        tip = "Close the table; results that are not saved are lost"
+        self.close_button = button("✕", tip, lambda: catalog.close(catalog.table))
         self.close_button.setAccessibleName("Close table")
         self.close_button.setMaximumWidth(24)
         tip = "Make a table of the cells of Labels and Image layers"
@@ -82,14 +81,14 @@ class DataPanel(QWidget):
         self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
         self.layer_box = Choice("Layer of the cells", tip, catalog.choose_layer)
-        tip = "Column of obs that holds each cell's id in the layer"
+        tip = "Column of obs with the id of each cell in the layer"
         self.instance_box = Choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
-        tip = "Column of obs that holds each cell's image"
+        tip = "Column of obs with the image of each cell"
         self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
         self.joined_text, self.message = Message(), Message()
-        tip = "Join the table to the labels where its cells are"
+        tip = "Join each cell to the label at its position"
         self.mend_button = button("", tip, self._on_mend)
         self.mend_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         tip = "Add a Points layer of the cells at their positions"
@@ -110,7 +109,7 @@ class DataPanel(QWidget):
         catalog.painted.connect(lambda: self._rejoin.start())
 
     def stop(self) -> None:
-        """Cancel all that is put off or runs in a thread: the viewer is followed no longer."""
+        """Cancel timers, threads and the dialog, since the widget is being closed."""
         self._refresh.stop()
         self._rejoin.stop()
         self.opening.cancel()
@@ -118,73 +117,52 @@ class DataPanel(QWidget):
         if self._dialog is not None:
             self._dialog.reject()
 
-    def open_file(self, path: Path) -> Table | None:
-        """Read a .h5ad or a .zarr and choose it; an error is shown in the panel."""
-        from centroid_encoder.viewer.data.reader import read_adata
-
-        try:
-            self._on_opened(read_adata(path), path)
-        except OSError as error:
-            self._on_failed(error)
-            return None
-        return self.catalog.table
-
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take files of tables; napari takes all others."""
+        """Accept files of tables; napari opens all others."""
         event.setAccepted(bool(_dropped(event)))
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open them."""
+        """Open the dropped tables."""
         self.opening.read(*_dropped(event))
-
-    def _on_opened(self, adata: AnnData, path: Path) -> None:
-        self.message.say("")
-        self.catalog.choose(self.catalog.add(adata, path.name, path=path))
 
     def _on_failed(self, error: Exception) -> None:
         self.message.say(error, "error")
 
-    def _on_close(self) -> None:
-        if self.catalog.table is not None:
-            self.catalog.close(self.catalog.table)
-
     def _ask_layers(self) -> None:
         dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
         dialog.finished.connect(self._on_chosen)
-        # exec() would start another event loop.
+        # Not `exec`, which would start another event loop.
         dialog.open()
 
     def _on_chosen(self, accepted: int) -> None:
         dialog, self._dialog = self._dialog, None
         assert dialog is not None
-        plan = dialog.plan if accepted else None
         dialog.deleteLater()
-        if plan is not None:
+        plan = dialog.plan
+        if accepted and plan is not None:
             self.message.say("")
             self.measuring.begin(lambda: plan, f"Measuring {plan.name}")
 
     def _on_measured(self, job: Measuring) -> None:
-        if job.adata is None:
-            return
+        assert job.adata is not None
         self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
-        if self.catalog.faults:
-            return
-        said = f"{job.adata.n_vars} variables."
-        notices = " ".join(sentence(notice) for notice in job.notices)
-        self.message.say(notices or said, "warning" if notices else "info")
+        notices = " ".join(map(sentence, job.notices))
+        if not self.catalog.faults:
+            said = notices or f"{job.adata.n_vars} variables."
+            self.message.say(said, "warning" if notices else "info")
 
     def _on_mend(self) -> None:
         if (better := self._better) is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
     def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
-        """Read the ids of a large or lazy layer in a thread."""
+        """Read the ids of a layer in a thread."""
         image = pixels(layer)
 
         def read() -> Future[LayerIds]:
             try:
                 ids.set_result(label_ids(image))
-            except Exception as error:  # Lazy pixels can raise anything.
+            except Exception as error:  # Reading lazy pixels can raise any error.
                 ids.set_exception(ValueError(str(error)))
             return ids
 
@@ -215,35 +193,30 @@ class DataPanel(QWidget):
         images = catalog.images()
         self._offer_columns(catalog.link, bool(images))
         self._show_images(images)
-        text = catalog.absence()
         if images and catalog.joins:
-            text = summary(images)
-        elif catalog.join is not None:
-            text = str(catalog.join)
-        self.joined_text.say(text)
+            self.joined_text.say(summary(images))
+        else:
+            self.joined_text.say(catalog.absence() if catalog.join is None else str(catalog.join))
         self._show_fault(bool(images))
-        self.positions_button.setVisible(
-            table is not None
-            and not (catalog.link or catalog.reading)
-            and coordinates(table.adata) is not None
-        )
+        without_layer = table is not None and not (catalog.link or catalog.reading)
+        places = coordinates(table.adata) if table is not None and without_layer else None
+        self.positions_button.setVisible(places is not None)
         self._show_lists()
 
     def _show_fault(self, of_several: bool) -> None:
-        """Show the first fault of the links, and the button that mends it."""
+        """Show the first fault of the links, and a button if it can be corrected."""
         self.message.say("")
-        self._better = None
+        better = None
         for link, fault in list(self.catalog.faults.items())[:1]:
-            which = f"{link.layer.name}: " if of_several else ""
-            self._better = fault.better if isinstance(fault, Misfit) else None
-            kind: Kind = "warning" if isinstance(fault, Misfit) else "error"
-            self.message.say(which + sentence(fault), kind)
-        better = self._better
+            text = f"{link.layer.name}: " * of_several + sentence(fault)
+            better = fault.better if isinstance(fault, Misfit) else None
+            self.message.say(text, "warning" if isinstance(fault, Misfit) else "error")
+        self._better = better
         self.mend_button.setText("" if better is None else f"Join by {better.ids_name}")
         self.mend_button.setVisible(better is not None)
 
     def _show_images(self, images: list[TableImage]) -> None:
-        """List the images, and a last row for a layer that shows all of them."""
+        """List the images, and a last row for all images in one layer."""
         for widget in (self._cells_in, self.layer_box):
             widget.setVisible(not images)
         self.images_table.setVisible(bool(images))
@@ -252,7 +225,7 @@ class DataPanel(QWidget):
         self.images_table.show_images(images, self.catalog.layers)
 
     def _offer_columns(self, link: Link | None, several: bool) -> None:
-        """Offer the columns that may hold ids, and those that may hold images."""
+        """Offer the columns that can hold ids, and those that can hold images."""
         table = self.catalog.table
         columns: list[tuple[str, str]] = []
         if table is not None:
@@ -274,7 +247,7 @@ class DataPanel(QWidget):
 
 
 def summary(images: list[TableImage]) -> str:
-    """Return how many cells and images there are, and how many of them are joined."""
+    """Return a sentence on the numbers of cells and images, and how many are joined."""
     joins = [image.join for image in images if image.join is not None]
     if images[0].value is None:
         return str(joins[0])
@@ -288,7 +261,7 @@ def summary(images: list[TableImage]) -> str:
 
 
 def _dropped(event: QDropEvent) -> list[Path]:
-    """The tables among the files that are dropped."""
+    """Return the dropped files that are tables."""
     data = event.mimeData()
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
     return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr", ".csv")]

@@ -1,4 +1,4 @@
-"""Fields of forms and their layout."""
+"""Forms, boxes and buttons, and their layout."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from superqt.utils import signals_blocked
 from centroid_encoder._signature import parameters, plain
 
 LONGEST_LABEL = "Missing values"
-"""The longest label of a field."""
+"""The longest of the labels; it sets the width of all."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }
 QPushButton::menu-indicator {
     subcontrol-origin: padding; subcontrol-position: center right; right: 4px;
 }
 """
-"""With the style of napari alone, the arrow touches the end of the text."""
+"""Style of a button with a menu: in napari's style, the arrow touches the text."""
 
 
 class Form(QWidget):
-    """Fields for the keyword arguments of functions of `tl`, by the names of the parameters.
+    """Fields for the keyword arguments of functions of `tl`, named like the parameters.
 
-    The field ``features`` stands for `use_rep`, `layer` and `use_raw`: it is ``"X"``, ``"raw"``,
-    ``"layers: …"`` or ``"obsm: …"``. The docstrings of the functions are the tooltips of the
-    fields without one.
+    The field ``features`` stands for the parameters `use_rep`, `layer` and `use_raw`; its values
+    are ``"X"``, ``"raw"``, ``"layers: …"`` and ``"obsm: …"``. A field without a tooltip gets the
+    docstring of its parameter.
     """
 
     setting_changed = Signal()
-    """The user changed a value."""
+    """A value was changed."""
 
     def __init__(self, functions: Sequence[str], *fields: ValueWidget[Any]) -> None:
         super().__init__()
@@ -62,11 +62,11 @@ class Form(QWidget):
             if isinstance(field, ComboBox):
                 keep_narrow(field.native)
             if field.name in docs and not field.tooltip:
-                # Messages use the name of the parameter, which may differ from the label.
+                # Show the name of the parameter, which messages use and the label may not.
                 field.tooltip = f"{field.name}: {plain(docs[field.name])}"
 
     def arguments(self, function: str) -> dict[str, Any]:
-        """Return the keyword arguments of a function whose fields the user has changed."""
+        """Return the keyword arguments of a function that differ from the first values."""
         known = parameters(function)
         kind, _, name = str(self.fields["features"].value).partition(": ")
         arguments: dict[str, dict[str, Any]] = {
@@ -84,16 +84,16 @@ class Form(QWidget):
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Give the field of a parameter the focus, if there is one."""
+        """Set the focus to the field of a parameter, if there is one."""
         name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
             self.fields[name].native.setFocus()
 
 
 class Choice(QComboBox):
-    """Box to choose an object in; `name` and `tip` describe it in a word and in a sentence.
+    """A box to choose an object from.
 
-    `act` is called with the object that the user chooses.
+    `name` is for screen readers, `tip` is the tooltip. `act` is called with the chosen object.
     """
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
@@ -107,7 +107,7 @@ class Choice(QComboBox):
             self.currentIndexChanged.connect(lambda: act(self.value))
 
     def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
-        """Replace the entries, a text and an object each, and choose one, without a signal."""
+        """Replace the (text, object) entries and choose an object, without a signal."""
         entries = list(entries)
         self._values = [value for _, value in entries]
         with signals_blocked(self):
@@ -117,43 +117,43 @@ class Choice(QComboBox):
 
     @property
     def value(self) -> Any:
-        """The object that is chosen, or None."""
+        """The chosen object, or None."""
         return self._values[self.currentIndex()] if self.currentIndex() >= 0 else None
 
     def choose(self, value: object) -> None:
-        """Choose one of the objects, as the user would; do nothing if it is not offered."""
+        """Choose an object and emit the signal; do nothing if it is not offered."""
         if value in self._values:
             self.setCurrentIndex(self._values.index(value))
 
 
 def keep_narrow(box: QComboBox) -> None:
-    """Keep long names of columns from making the dock wide."""
+    """Keep a box narrow even if it has long entries."""
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(5)
 
 
 def offer(box: ComboBox, choices: Sequence[Any], value: Any) -> None:
-    """Offer values or (text, value) pairs; choose one if it is among them, without a signal."""
+    """Offer values or (text, value) pairs, and choose one if it is offered, without a signal."""
     with box.changed.blocked():
-        # magicgui takes pairs only if all choices are pairs.
+        # magicgui accepts pairs only if all choices are pairs.
         box.choices = [one if isinstance(one, tuple) else (one, one) for one in choices]
         if value in box.choices:
             box.value = value
 
 
 def sources(adata: AnnData) -> list[str]:
-    """Return where the values of a table can be."""
+    """Return the matrices of a table as values of the field ``features``."""
     return [
         *(["X"] if adata.X is not None else []),
         *(["raw"] if adata.raw is not None else []),
-        # anndata 0.13 counts X among the layers, by the name None.
+        # anndata 0.13 lists X as the layer None.
         *(f"layers: {name}" for name in adata.layers if name is not None),
         *(f"obsm: {name}" for name in adata.obsm),
     ]
 
 
 def form_layout(*fields: ValueWidget[Any]) -> QFormLayout:
-    """Return a form whose fields are in line with those of the other forms of the widget."""
+    """Return a form whose fields are aligned with those of all other forms."""
     form = QFormLayout()
     form.setContentsMargins(0, 0, 0, 0)
     form.setVerticalSpacing(4)
@@ -165,7 +165,7 @@ def form_layout(*fields: ValueWidget[Any]) -> QFormLayout:
 
 
 def form_label(text: str, tooltip: str = "") -> QLabel:
-    """Return the name of a field, as wide as those of all others."""
+    """Return a label that is as wide as those of all other fields."""
     label = QLabel(text)
     label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST_LABEL) + 8)
     label.setToolTip(tooltip)
@@ -175,14 +175,14 @@ def form_label(text: str, tooltip: str = "") -> QLabel:
 def add_row(
     form: QFormLayout, field: ValueWidget[Any], *beside: QWidget | tuple[QWidget, int]
 ) -> None:
-    """Put a field below the others, after its name, with widgets beside it; its stretch is 3."""
+    """Add a row with a label, a field with a stretch of 3, and more widgets."""
     label = form_label(field.label, field.tooltip or "")
     label.setBuddy(field.native)
     form.addRow(label, side_by_side((field.native, 3), *beside))
 
 
 def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
-    """Fill a widget with parts one below the other."""
+    """Fill a widget with parts from top to bottom."""
     layout = QVBoxLayout(widget)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(4)
@@ -192,14 +192,14 @@ def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
 
 
 def page(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
-    """Fill a tab with parts one below the other."""
+    """Fill a tab with parts from top to bottom."""
     layout = column(widget, *parts)
     layout.setContentsMargins(6, 4, 6, 4)
     return layout
 
 
 def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
-    """Put widgets beside each other, with their stretch if they have any."""
+    """Return a row of widgets, or of (widget, stretch) pairs."""
     row = QHBoxLayout()
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(4)
@@ -209,7 +209,7 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
 
 
 def button(text: str, tip: str, act: Callable[[], object] | QMenu) -> QPushButton:
-    """Return a button that calls a function, or opens a menu."""
+    """Return a button that calls a function or opens a menu."""
     made = QPushButton(text)
     made.setToolTip(tip)
     if isinstance(act, QMenu):

@@ -19,14 +19,14 @@ from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.relabeling import has_fractions
 
 MAX_CLASSES = 1000
-"""Columns with more values than that are offered last."""
+"""Columns with more values are offered last."""
 TRAIN, CHECK = "tl.centroid_encoder", "tl.cross_validate"
-# A clustering of the same data is no evidence, and thus no likely choice.
 LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class")
+"""Names of label columns. Clusterings are missing: they were found in the same data."""
 MISSING = [
     ('stop (missing="error")', "error"),
     ('leave these cells out (missing="drop")', "drop"),
-    ('take the feature\'s mean (missing="mean")', "mean"),
+    ('use the mean of the feature (missing="mean")', "mean"),
 ]
 PLACEMENTS = [("Voronoi", "voronoi"), ("bottleneck", "bottleneck")]
 NO_LABELS = (
@@ -41,16 +41,16 @@ NONE_YET = (
 
 
 class TrainingForm(Form):
-    """The classes and features of a training or a check; `advanced` is a page of other fields.
+    """Fields for the classes and features of a training or a check.
 
-    `missing_row` holds the field of `missing` and is hidden until values are missing; `hint` is a
-    text on the columns of the table.
+    `advanced` is a page with all other fields. `missing_row` holds the field of `missing` and is
+    hidden until values are missing. `hint` is a text on the columns of the table.
     """
 
     label_key_changed = Signal(object)
     """The label column, or None."""
     advanced_wanted = Signal()
-    """One of the advanced fields has the focus."""
+    """One of the advanced fields will get the focus."""
 
     def __init__(self) -> None:
         none = [("none", None)]
@@ -73,19 +73,17 @@ class TrainingForm(Form):
         self.max_epochs = LineEdit(
             name="max_epochs",
             label="Epochs",
-            tooltip="Passes over the training cells. By default as many as show the network "
-            "300,000 cells, between 20 and 60; fewer of very many cells",
+            tooltip="Passes over the training cells. The default shows the network 300,000 cells "
+            "in 20 to 60 epochs, and in fewer if there are very many cells",
         )
         self.max_epochs.native.setPlaceholderText("auto")
         self.max_epochs.native.setValidator(QIntValidator(1, 10**6))
         self.n_folds = SpinBox(name="n_folds", label="Folds", value=5, min=2, max=100)
         self.n_permutations = SpinBox(name="n_permutations", label="Permutations", max=9999)
-        of_training = (
-            *(self.mask_var, self.group_key, self.placement, self.n_components),
-            *(self.unlabeled_category, self.test_size, self.max_epochs, self.device),
-        )
-        of_check = self.n_folds, self.n_permutations
         shown_first = self.label_key, self.features, self.missing
+        common = self.mask_var, self.group_key, self.placement, self.n_components
+        rare = self.unlabeled_category, self.test_size, self.max_epochs, self.device
+        of_training, of_check = (*common, *rare), (self.n_folds, self.n_permutations)
         super().__init__((CHECK, TRAIN), *shown_first, *of_training, *of_check)
         self._adata = AnnData()
         self.hint = Message()
@@ -101,16 +99,16 @@ class TrainingForm(Form):
         self.set_adata(None)
 
     def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
-        """Offer the columns of a table; keep what was chosen, where it exists there too."""
+        """Offer the columns of a table; keep the choices that this table also has."""
         same = adata is self._adata
         table = self._adata = AnnData() if adata is None else adata
         before = label_key or self.label_key.value
         labels, features = _label_columns(table), _representations(table)
         masks = [str(name) for name in table.var if table.var[name].dtype == bool]
         if label_key in table.obs and label_key not in labels:
-            # The training raises an error that names the fault of this column.
+            # Offer it anyway: the error of the training names the fault.
             labels.append(str(label_key))
-        # Whole images are what one would hold out first.
+        # Columns of images come first, as the likeliest choice.
         groups = dict.fromkeys(map(str, [*named(table.obs, IMAGE_NAMES), *table.obs.columns]))
         offer(self.label_key, labels, before if before in labels else _likely(labels))
         offer(self.features, features, self.features.value)
@@ -134,14 +132,14 @@ class TrainingForm(Form):
         chosen |= self._mask()
         epochs = self.max_epochs.value.strip()
         if epochs.isdecimal():
-            # It imports PyTorch, which the form does not need before.
+            # Imported here, since it imports PyTorch.
             from centroid_encoder.estimator import CentroidEncoder
 
             chosen["model"] = CentroidEncoder(max_epochs=int(epochs))
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Show the field of a parameter, if there is one."""
+        """Show the field of a parameter and set the focus to it, if there is one."""
         if name == "missing":
             self.missing_row.show()
         elif name in self.fields and name != "label_key":
@@ -149,21 +147,21 @@ class TrainingForm(Form):
         super().point_at(name)
 
     def _mask(self) -> dict[str, Any]:
-        """Return the argument for the variables to learn from, if it is not the default."""
+        """Return the argument `mask_var` if it is not the default."""
         adata, source = self._adata, str(self.features.value)
         if source == "raw" or source.startswith("obsm: "):
-            # A representation has no variables, and `raw` has others.
+            # A representation has no variables, and `raw` has other ones.
             return {}
         mask = self.mask_var.value
         if source == "X" and self._labels_are_feature():
-            # Labels must not be learned from themselves.
+            # Leave the labels out, since they would be learned from themselves.
             others = np.asarray(adata.var_names != self.label_key.value)
             return {"mask_var": others & adata.var[mask].to_numpy() if mask else others}
         default = "highly_variable" if "highly_variable" in adata.var else None
         return {} if mask == default else {"mask_var": mask}
 
     def _labels_are_feature(self) -> bool:
-        """Whether the labels are among the features, as in a layer's table of features."""
+        """Return whether a variable equals the labels, as in a table of a layer's features."""
         adata, key = self._adata, self.label_key.value
         if key not in adata.var_names or not pd.api.types.is_numeric_dtype(adata.obs[key].dtype):
             return False
@@ -178,7 +176,7 @@ class TrainingForm(Form):
         self.label_key_changed.emit(key)
 
     def _show_hint(self) -> None:
-        """Show that there are no classes, or which features are left out by default."""
+        """Show a hint if there are no classes, or if positions are left out."""
         adata, text = self._adata, ""
         if adata.n_obs and not self.label_key.choices[1:]:
             text = NO_LABELS
@@ -186,30 +184,21 @@ class TrainingForm(Form):
             text = NONE_YET.format(key)
         elif WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
-            text = f"Left out, since they are positions: {', '.join(names)}"
+            text = f"Not used, since they are positions: {', '.join(names)}"
         self.hint.say(text)
 
 
 def _label_columns(adata: AnnData) -> list[str]:
-    """Return columns of obs that may be labels, the likeliest kind first."""
-
-    def rank(name: str) -> tuple[bool, bool]:
-        column = adata.obs[name]
-        categorical = isinstance(column.dtype, pd.CategoricalDtype)
-        n = len(column.cat.categories) if categorical else 0
-        return n > MAX_CLASSES, not categorical
-
-    ids = are_ids(adata.obs)
-    names = [
-        str(name)
-        for name in adata.obs.columns
-        if not (has_fractions(adata.obs[name]) or name in ids or axis(name) is not None)
-    ]
-    return sorted(names, key=rank)
+    """Return the columns of obs that can be labels, categories first."""
+    obs, ids = adata.obs, are_ids(adata.obs)
+    names = [name for name in obs if not (has_fractions(obs[name]) or name in ids or axis(name))]
+    names.sort(key=lambda name: not isinstance(obs[name].dtype, pd.CategoricalDtype))
+    n_categories = {name: len(getattr(obs[name].dtype, "categories", ())) for name in names}
+    return sorted(map(str, names), key=lambda name: n_categories[name] > MAX_CLASSES)
 
 
 def _likely(labels: list[str]) -> str | None:
-    """Return the likeliest label column by its name, else the first."""
+    """Return the label column with the likeliest name, or else the first one."""
     exact = [name for word in LIKELY for name in labels if word == name.lower()]
     others = [name for name in labels if not name.startswith("ce_")]
     similar = [name for word in LIKELY for name in others if word in name.lower()]
@@ -217,10 +206,7 @@ def _likely(labels: list[str]) -> str | None:
 
 
 def _representations(adata: AnnData) -> list[str]:
-    # Results are not to be learned from, and positions are no features.
+    """Return the matrices of a table except results and positions."""
     own = {f"obsm: {name}" for name in adata.obsm if f"{name}_split" in adata.obs} | {"obsm: X_ce"}
-    return [
-        source
-        for source in sources(adata)
-        if source not in own and not source.startswith("obsm: spatial")
-    ]
+    others = [source for source in sources(adata) if source not in own]
+    return [source for source in others if not source.startswith("obsm: spatial")]

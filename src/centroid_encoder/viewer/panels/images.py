@@ -1,4 +1,4 @@
-"""The images of a table, and the layer that shows each of them."""
+"""Show the images of a table, and let the user choose the layer of each image."""
 
 from __future__ import annotations
 
@@ -18,41 +18,36 @@ VISIBLE_ROWS = 4
 
 
 class ImageTable(TableView):
-    """A row for each image; a click, or Enter, on its layer offers others."""
+    """A row for each image; a click or Enter on its layer opens a menu of layers."""
 
     layer_chosen = Signal(object, object)
-    """The value of an image, None for all, and the layer that is to show it, or None."""
+    """The value of an image (None for all images), and the layer that shows it, or None."""
 
     def __init__(self) -> None:
         super().__init__("Images of the table")
         self.images: list[TableImage] = []
         self._layers: list[Layer] = []
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        # The Tab key moves on to the next control.
+        # The Tab key moves to the next control instead of the next cell.
         self.setTabKeyNavigation(False)
         self.clicked.connect(self._on_clicked)
         self.activated.connect(self._on_clicked)
 
     def show_images(self, images: Sequence[TableImage], layers: Sequence[Layer]) -> None:
-        """Show other images, and offer these layers for them."""
+        """Show images, and offer these layers for them."""
         self.images, self._layers = list(images), list(layers)
-        rows = [
-            (
-                image.name,
-                f"{image.n_cells:,}",
-                ("⚠ " if image.remark else "")
-                + ("–" if image.link is None else image.link.layer.name),
-                "" if image.join is None else f"{image.join.n_rows - image.join.n_joined:,}",
-                image.remark or str(image.join or ""),
-            )
-            for image in images
-        ]
+        rows = []
+        for image in images:
+            layer, join = "–" if image.link is None else image.link.layer.name, image.join
+            missing = "" if join is None else f"{join.n_rows - join.n_joined:,}"
+            cells = image.name, f"{image.n_cells:,}", "⚠ " * bool(image.remark) + layer, missing
+            rows.append((*cells, image.remark or str(join or "")))
         table = pd.DataFrame(rows, columns=[*COLUMNS, "tip"])
         self.set_table(table, [(name, "") for name in COLUMNS], [0, LAYER])
         self.setFixedHeight(self.height_of(min(max(len(images), 2), VISIBLE_ROWS)))
 
     def menu(self, row: int) -> QMenu:
-        """Return the layers that are offered for an image."""
+        """Return the menu of layers for an image."""
         image, menu = self.images[row], QMenu(self)
         shown = None if image.link is None else image.link.layer
         for name, layer in [("in no layer", None), *((x.name, x) for x in self._layers)]:

@@ -1,8 +1,7 @@
-"""Base of the panels that run a job of `tl`: its progress, its results and a message."""
+"""Base of the panels that run a job of `tl` and show its progress and a message."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer.task import Task
 
-logger = logging.getLogger("centroid_encoder")
-
 
 class JobPanel(QWidget):
-    """One job at a time, on the table that was chosen when it began.
+    """Runs one job at a time on the table that was chosen when it started.
 
-    `form` has the fields for its arguments; `table` and `made_by`, the table and the call of the
-    running job, are None without one. The session writes the results.
+    `form` has the fields of its arguments. `table` and `made_by` are the table and the call of the
+    running job, or None. The session writes the results.
     """
 
     def __init__(self, session: Session, form: Form) -> None:
@@ -53,17 +50,15 @@ class JobPanel(QWidget):
         return self.progress.task
 
     def say_error(self, error: Exception) -> None:
-        """Show an error, and give the field of the parameter at fault the focus."""
-        logger.debug("failed", exc_info=error)
-        parameter = getattr(error, "parameter", None)
-        if parameter is not None:
+        """Show an error, and set the focus to the field of the wrong parameter."""
+        if (parameter := getattr(error, "parameter", None)) is not None:
             self.form.point_at(parameter)
         self.message.say(error, "error")
         show_error(self.message.text())
 
     def begin(self, table: Table, made_by: MadeBy, make: Callable[[], Job], name: str) -> None:
-        """Run a job in a thread, which also makes it; see `read_and_check`."""
-        # Imported here: two threads that import scikit-learn disturb each other.
+        """Make a job and run it in a thread; see `read_and_check`."""
+        # Import the function in this thread: imports of scikit-learn in two threads can fail.
         getattr(tl, made_by.function)
         self.message.say("")
         self.table, self.made_by, self._job = table, made_by, None
@@ -73,17 +68,17 @@ class JobPanel(QWidget):
         self.enable()
 
     def enable(self) -> None:
-        """Enable the buttons of jobs that can begin now."""
+        """Enable the buttons that can be used now."""
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """Show results that were written into their table, if the session does not."""
+        """Do what follows after results were written into their table."""
 
     @property
     def _is_training(self) -> bool:
         return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
     def _on_setting(self) -> None:
-        # The new value may be valid; the next run checks it.
+        # Remove the error message, since it may not hold for the new value.
         if self.message.kind == "error":
             self.message.say("")
 
@@ -95,7 +90,7 @@ class JobPanel(QWidget):
         table, made_by, job, session = self.table, self.made_by, self._job, self.session
         if table is None or made_by is None or job is None:
             return
-        # Rows of a frame are the cells at the beginning of the training.
+        # The cells of a frame are those at the start of the training.
         if table is session.table and table.adata.obs_names.equals(job.obs_names):
             session.framed.emit(job, frame, made_by.label_key)
 
@@ -106,7 +101,7 @@ class JobPanel(QWidget):
         self._forget()
         try:
             self.session.write(job, table, made_by)
-        except Exception as error:  # a sentence in the widget, not a traceback
+        except Exception as error:  # Show a sentence instead of a traceback.
             self.session.read()
             self.say_error(error)
             return
@@ -119,7 +114,7 @@ class JobPanel(QWidget):
     def _on_failed(self, error: Exception) -> None:
         self._end()
         if isinstance(error, StoppedTooEarly):
-            self.message.say("Stopped before the first epoch was over; nothing has changed.")
+            self.message.say("Stopped before the first epoch had ended; nothing has changed.")
         else:
             self.say_error(error)
 
@@ -128,7 +123,7 @@ class JobPanel(QWidget):
         self.message.say("Cancelled; nothing has changed.")
 
     def _end(self) -> None:
-        """Forget a job without results, and its live frames."""
+        """Forget a job without results; after a training, draw the stored map again."""
         was_training = self._is_training
         self._forget()
         if was_training:
@@ -140,7 +135,7 @@ class JobPanel(QWidget):
 
 
 def read_and_check(table: Table, made_by: MadeBy, source: Any) -> Job:
-    """Return a job whose input is read and checked; `source` is the label column or a map."""
+    """Return a job after its input was read and checked; `source` is a label column or a map."""
     job: Job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
     job.detach()
     return job

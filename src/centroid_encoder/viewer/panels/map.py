@@ -1,4 +1,4 @@
-"""The map of a result, or of a training that runs."""
+"""Show the map of a result or of a running training."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import QUERY, Column, Regions, Result, obs_key
+from centroid_encoder.tl._result import QUERY, Regions, Result, obs_key
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Panel, Scene
 from centroid_encoder.viewer.panels.fields import Choice, button, column
 from centroid_encoder.viewer.session.session import Session
@@ -38,45 +38,40 @@ REGIONS: tuple[tuple[str, Regions | None], ...] = (
     ("no regions", None),
     ("decoder regions", "decoder"),
 )
-"""The last one is for maps with a decoder."""
+"""The last entry is offered for maps with a decoder."""
 NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
     "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_MAP = "No map yet.\n\nChoose the classes and press Train."
-NO_DRAFT = "No live map yet.\n\nLabel three cells each of two classes."
+NO_DRAFT = "No live map yet.\n\nLabel at least three cells of each of two classes."
 
 
 class MapPanel(QWidget):
-    """Training and held-out cells over the regions of their classes.
+    """Training and held-out cells above the regions of their classes, in the dock or a window.
 
-    It is a part of the widget, or a window of its own. `result` is the result that is drawn; None
-    without one, and while the map of a training is drawn.
+    `result` is the drawn result. It is None without a result and while a training is drawn.
     """
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self.canvas = MapCanvas()
-        self.panels_box = Choice(
-            "Cells of the map", "Training cells, held-out cells, or both side by side"
-        )
+        tip = "Training cells, held-out cells, or both side by side"
+        self.panels_box = Choice("Cells of the map", tip)
         self.panels_box.offer(PANELS, PANELS[0][1])
-        self.axes_box = Choice(
-            "Components of the map", "The two components of the map that are drawn"
-        )
+        self.axes_box = Choice("Components of the map", "The two components that are drawn")
         self.axes_box.hide()
-        self.regions_box = Choice(
-            "Regions of the map",
-            "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
-            "the decoder of the model gives to a class",
+        tip = (
+            "Voronoi cell: the part of the map nearest to the center of a class. Decoder region: "
+            "the part that the decoder of the model assigns to a class"
         )
+        self.regions_box = Choice("Regions of the map", tip, session.choose_regions)
         self.regions_box.offer(REGIONS[:2], session.regions)
         for box in (self.panels_box, self.axes_box, self.regions_box):
             self.canvas.tools.addWidget(box)
         self.panels_box.currentIndexChanged.connect(self._redraw)
         self.axes_box.currentIndexChanged.connect(self._redraw)
-        self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setWordWrap(True)
@@ -84,16 +79,16 @@ class MapPanel(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self.canvas)
-        self._back = button("The map has a window of its own. Bring it back", "", self.bring_back)
+        self._back = button("The map is in its own window. Bring it back", "", self.bring_back)
         self._back.hide()
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
         self.result: Result | None = None
         self._adata: AnnData | None = None
-        """Table of the cells that are drawn."""
+        """Table of the drawn cells."""
         self._limits: NDArray[np.floating] | None = None
-        """Limits of the last frame of a training."""
+        """Limits of the last live frame."""
         self.canvas.selection_made.connect(session.select)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
@@ -107,7 +102,7 @@ class MapPanel(QWidget):
         session.selection_changed.connect(self._on_selection)
 
     def bring_back(self) -> None:
-        """Show the map here again."""
+        """Move the map from its window back into the dock."""
         window, self._window = self._window, None
         if window is not None:
             self._back.hide()
@@ -117,7 +112,7 @@ class MapPanel(QWidget):
             window.deleteLater()
 
     def _on_window(self) -> None:
-        """Show the map in a window of its own, or bring it back, as closing the window does."""
+        """Move the map into a window of its own, or back into the dock."""
         if self._window is not None:
             self.bring_back()
             return
@@ -130,7 +125,7 @@ class MapPanel(QWidget):
         self._window.show()
 
     def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
-        """Draw a live frame of a training."""
+        """Draw a live frame of a running training."""
         self.result = None
         self.panels_box.setEnabled(True)
         found, centers = frame
@@ -148,21 +143,21 @@ class MapPanel(QWidget):
         panels = self._panels(cells, run.kept & (run.codes < 0))
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
-        adata = self._session.adata
-        there = adata is not None and label_key in adata.obs
-        colors = label_colors(adata, label_key) if there else {}
+        adata, colors = self._session.adata, {}
+        if adata is not None and label_key in adata.obs:
+            colors = label_colors(adata, label_key)
         names = tuple(map(str, run.classes))
         scene = Scene(points, run.codes, panels, shapes, limits, names, places)
         self._show(scene, [colors.get(name, GREY) for name in run.classes])
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Keep the axes still: they move only when cells leave them or huddle in the middle."""
+        """Keep the last limits if the cells lie within them and fill at least half of them."""
         before = self._limits
         if before is not None:
             inside = (limits[0] >= before[0]).all() and (limits[1] <= before[1]).all()
             if inside and np.ptp(limits, axis=0).max() > 0.5 * np.ptp(before, axis=0).max():
                 return before
-            # Room for the frames to come.
+            # Leave room for the next frames.
             limits = limits.mean(axis=0) + 1.25 * (limits - limits.mean(axis=0))
         self._limits = limits
         return limits
@@ -170,13 +165,13 @@ class MapPanel(QWidget):
     def _panels(
         self, cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
     ) -> tuple[Panel, ...]:
-        """Return the chosen panels that have cells, from titles and masks by the split."""
+        """Return the chosen panels that have cells; `cells` has a title and a mask per split."""
         chosen = [cells[name] for name in self.panels_box.value if name in cells]
         shown = [panel for panel in chosen if panel[1].any()] or list(cells.values())[:1]
         return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
 
     def _on_result(self) -> None:
-        """Show the session's map, or a hint on what to do next."""
+        """Show the map of the session, or a hint on what to do next."""
         session, self.result, self._limits = self._session, self._session.drawn, None
         has_decoder = self.result is not None and self.result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
@@ -189,16 +184,13 @@ class MapPanel(QWidget):
         self._on_selection()
 
     def _on_draft(self) -> None:
-        """Show the live map of a labelling, whose axes stay as they are if they can."""
+        """Show the live map of a labelling, if possible with the same axes."""
         if self._session.draft is None:
             self._on_result()
             return
         self.result = self._session.drawn
         self._redraw()
         self._on_selection()
-
-    def _on_regions(self) -> None:
-        self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
         session, figure = self._session, self.canvas.map
@@ -217,7 +209,7 @@ class MapPanel(QWidget):
 
     @property
     def _is_current(self) -> bool:
-        """Whether the cells that are drawn are those of the session, not those before."""
+        """Whether the drawn cells are those of the session; a table may have just been chosen."""
         return self.result is self._session.drawn and self._adata is self._session.adata
 
     def _on_hovered(self, row: int) -> None:
@@ -235,7 +227,7 @@ class MapPanel(QWidget):
         behind = self._behind(result)
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
         limits = self._steady(limits) if is_draft else limits
-        # The map has no center of a class that was named by hand since.
+        # A class that was named after the training has no center: take the mean of its cells.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
         self.panels_box.setEnabled(not (result.is_query or is_draft))
@@ -245,8 +237,8 @@ class MapPanel(QWidget):
             for name in ((QUERY,) if result.is_query else ("train", "test"))
         }
         if is_draft:
-            n = int((split == "train").sum())
-            cells = {"train": (f"live map ({n:,} training cells)", split == "train")}
+            train = split == "train"
+            cells = {"train": (f"live map ({train.sum():,} training cells)", train)}
         panels = self._panels(cells, split == "unlabeled")
         shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
@@ -254,7 +246,7 @@ class MapPanel(QWidget):
         self._show(scene, list(session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
-        """Training cells, to be drawn behind new cells."""
+        """Return the positions of training cells that are drawn behind new cells."""
         if not result.is_query:
             return np.empty((0, 2))
         others = result.embedded & (result.split != QUERY).to_numpy()
@@ -263,12 +255,12 @@ class MapPanel(QWidget):
         return self._plane(result.embedding[others])
 
     def _plane(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return two coordinates of points of any number of components."""
+        """Return the two chosen components of points."""
         pairs = list(combinations(range(points.shape[1]), 2)) or [(0, 1)]
         if self.axes_box.count() != len(pairs):
             entries = [(f"components {i + 1}, {j + 1}", (i, j)) for i, j in pairs]
             self.axes_box.offer(entries, (0, 1))
-        # In space there are no regions.
+        # Regions are drawn only in two dimensions.
         self.axes_box.setVisible(len(pairs) > 1)
         self.regions_box.setVisible(len(pairs) == 1)
         return plane_points(points)[:, self.axes_box.value]
@@ -281,7 +273,7 @@ class MapPanel(QWidget):
 
 
 def describe(session: Session, row: int, result: Result | None) -> str:
-    """Return the name of a cell, its label, and what a result predicts for it."""
+    """Return the name of a cell, its label and the prediction of a result, one per line."""
     if (adata := session.adata) is None:
         return ""
     obs, label_key = adata.obs, session.label_key if result is None else result.label_key
@@ -292,8 +284,7 @@ def describe(session: Session, row: int, result: Result | None) -> str:
     if result is not None and session.drawn_adata is not None:
         obs, code = session.drawn_adata.obs, result.predicted[row]
         lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
-        names: tuple[Column, ...] = ("confidence", "novelty")
-        for name in names:
+        for name in (CONFIDENCE, NOVELTY):
             column = obs_key(result.key, name)
             if column in obs and np.isfinite(obs[column].iloc[row]):
                 lines.append(f"{name}: {obs[column].iloc[row]:.2f}")

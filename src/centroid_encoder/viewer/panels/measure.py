@@ -1,4 +1,4 @@
-"""Choose the layers that are measured."""
+"""Choose the layers to measure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 
 MIN_WIDTH = 380
-"""Least width of the dialog in pixels."""
+"""Smallest width of the dialog in pixels."""
 
 
 class LayerList(QListWidget):
-    """Layers with a check box each; those that are chosen at first are checked."""
+    """A list of layers with check boxes; the `chosen` ones are checked at first."""
 
     def __init__(self, name: str, layers: Sequence[Layer], chosen: Sequence[Layer]) -> None:
         super().__init__()
@@ -42,16 +42,16 @@ class LayerList(QListWidget):
 
     @property
     def chosen(self) -> list[Any]:
-        """Layers whose box is checked."""
+        """The checked layers."""
         states = [self.item(row).checkState() for row in range(self.count())]
         pairs = zip(self._layers, states, strict=True)
         return [layer for layer, state in pairs if state == Qt.CheckState.Checked]
 
 
 class MeasureDialog(QDialog):
-    """Choose what to measure: at first all visible labels, and all images that fit them.
+    """Choose what to measure; the default is all visible labels and all images that fit them.
 
-    `plan` is the choice; None while it has a fault, which the dialog shows.
+    `plan` is the job for the chosen layers. It is None if they do not fit; the dialog says why.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class MeasureDialog(QDialog):
         self.labels_list = LayerList("Labels", labels, visible)
         self.images_list = LayerList("Images", images, fitting)
         self.time_box = QCheckBox("The first axis is time")
-        self.time_box.setToolTip("Measure each frame by itself: a row for each cell and frame")
+        self.time_box.setToolTip("Measure each frame separately: one row for each cell and frame")
         self.text = Message()
         self.text.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
         self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel)
@@ -78,7 +78,7 @@ class MeasureDialog(QDialog):
         times = [may_be_time(layer) for layer in labels]
         self.time_box.setVisible(any(time is not None for time in times))
         self.time_box.setChecked(any(times))
-        images_label = QLabel("Intensities of" if images else "No image is open: shapes alone.")
+        images_label = QLabel("Intensities of" if images else "No image is open: only shapes.")
         self.images_list.setVisible(bool(images))
         parts = QLabel("Cells of"), self.labels_list, images_label, self.images_list, self.time_box
         column(self, *parts, self.text, self.buttons).setContentsMargins(10, 10, 10, 10)
@@ -88,7 +88,7 @@ class MeasureDialog(QDialog):
         self._on_choice()
 
     def _on_choice(self, _: object = None) -> None:
-        """Show what will be measured, or why nothing can be."""
+        """Show what will be measured, or why the layers do not fit."""
         chosen = self.labels_list.chosen, self.images_list.chosen
         try:
             self.plan = plan(*chosen, time_series=self.time_box.isChecked())

@@ -1,4 +1,4 @@
-"""Labels for messages."""
+"""Show messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Kind = Literal["info", "warning", "error"]
 
 
 class Message(QLabel):
-    """Text in as many lines as it needs, which can be selected; hidden if empty.
+    """A text that wraps and can be selected; hidden if empty.
 
-    It never makes the dock wide. A style sheet can colour it by its `kind`.
+    It does not make the dock wider. Style sheets can refer to its `kind`.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -23,23 +23,23 @@ class Message(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.setWordWrap(True)
-        # A long file name is cut off.
+        # A word that is too long, such as a file name, is cut off.
         self.setMinimumWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.kind: Kind = "info"
         self.hide()
 
     def minimumSizeHint(self) -> QSize:
-        """Return the height of all lines, which the layouts above do not compute from a width."""
+        """Return the height of all lines; outer layouts do not use `heightForWidth`."""
         return QSize(1, max(0, self.heightForWidth(self.width())))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Take as many lines as the new width needs."""
+        """Update the height for the new width."""
         super().resizeEvent(event)
         self.updateGeometry()
 
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
-        """Show a text, the sentence of an exception, or nothing."""
+        """Show a text or an exception; an empty text hides the label."""
         text = said if isinstance(said, str) else sentence(said)
         self.setText(text)
         self.setToolTip(text)
@@ -51,11 +51,11 @@ class Message(QLabel):
 
 
 def sentence(said: Exception | str) -> str:
-    """Return the text of an exception or a warning with a capital and a full stop."""
-    # A plain KeyError quotes its text.
+    """Return the text of an exception or a warning with a capital letter and a full stop."""
+    # `str` of a KeyError has quotation marks.
     text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
     text = text or type(said).__name__
-    # Parameters and parts of an AnnData keep their small letter.
+    # Names of parameters and of parts of an AnnData keep their small letter.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]
     return text + ("" if text.endswith((".", "?", "!", "…")) else ".")

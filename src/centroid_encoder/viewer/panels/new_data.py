@@ -1,9 +1,8 @@
-"""Place the cells of another table in the map of the chosen one."""
+"""Place the cells of another table in the map of the chosen table."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -39,61 +38,48 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
-MISSING = [('stop (missing="error")', "error"), ('take the training mean (missing="mean")', "mean")]
-
-
-class NewDataForm(Form):
-    """Where the values of the new cells are, and what happens to those that do not fit."""
-
-    def __init__(self) -> None:
-        self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
-        self.missing = ComboBox(name="missing", label="Missing", choices=MISSING)
-        self.min_confidence = FloatSpinBox(
-            name="min_confidence", label="Confidence ≥", value=0, min=0, max=1, step=0.05
-        )
-        self.max_novelty = FloatSpinBox(
-            name="max_novelty", label="novelty ≤", value=1, min=0, max=1, step=0.01
-        )
-        self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
-        thresholds = self.min_confidence, self.max_novelty
-        super().__init__((INGEST,), self.features, self.missing, *thresholds, self.key_added)
-
-    def set_adata(self, adata: AnnData | None) -> None:
-        """Offer where the values of a table can be."""
-        choices = [AS_FOR_THE_MAP, *([] if adata is None else sources(adata))]
-        offer(self.features, choices, self.features.value)
+MISSING = [('stop (missing="error")', "error"), ('use the training mean (missing="mean")', "mean")]
 
 
 class NewDataPanel(JobPanel):
     """Places the cells of another table in the map."""
 
-    form: NewDataForm
-
     def __init__(self, session: Session) -> None:
-        super().__init__(session, NewDataForm())
+        self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
+        self.missing = ComboBox(name="missing", label="Missing", choices=MISSING)
+        self.confidence = FloatSpinBox(
+            name="min_confidence", label="Confidence ≥", value=0, min=0, max=1, step=0.05
+        )
+        self.novelty = FloatSpinBox(
+            name="max_novelty", label="novelty ≤", value=1, min=0, max=1, step=0.01
+        )
+        self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
+        limits = self.confidence, self.novelty
+        form = Form((INGEST,), self.features, self.missing, *limits, self.key_added)
+        super().__init__(session, form)
         self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
-        """Table of the map of the running job."""
+        """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
-        self.opening = Opening()
-        self.opening.opened.connect(self._on_opened)
+        self.opening = Opening(session.catalog)
+        self.opening.opened.connect(self.table_box.choose)
         self.opening.failed.connect(self.say_error)
         self.open_button = button("Open …", "Read a .h5ad or a .csv", self.opening.ask)
         tip = (
-            "Place these cells in the map, without training: each gets a position, a class, a "
+            "Place these cells in the map without training: each gets a position, a class, a "
             "confidence and a novelty"
         )
         self.map_button = button("Map new data", tip, self.map_cells)
-        form, rows = self.form, form_layout()
+        rows = form_layout()
         rows.addRow(form_label("New cells"), side_by_side(self.table_box, self.open_button))
-        add_row(rows, form.features)
-        add_row(rows, form.missing)
-        novelty = QLabel(form.max_novelty.label)
-        novelty.setToolTip(form.max_novelty.tooltip or "")
-        novelty.setBuddy(form.max_novelty.native)
-        add_row(rows, form.min_confidence, novelty, (form.max_novelty.native, 2))
-        add_row(rows, form.key_added, self.map_button)
+        add_row(rows, self.features)
+        add_row(rows, self.missing)
+        novelty = QLabel(self.novelty.label)
+        novelty.setToolTip(self.novelty.tooltip or "")
+        novelty.setBuddy(self.novelty.native)
+        add_row(rows, self.confidence, novelty, (self.novelty.native, 2))
+        add_row(rows, self.key_added, self.map_button)
         form.setLayout(rows)
         page(self, form, self.opening, self.progress, self.message).addStretch()
         session.result_changed.connect(self.offer)
@@ -102,15 +88,15 @@ class NewDataPanel(JobPanel):
 
     @property
     def reference(self) -> Table | None:
-        """The table with the map that is shown, or None."""
+        """The table with the shown map, or None."""
         return None if self.session.result is None else self.session.table
 
     def offer(self) -> None:
-        """Offer all tables but the one with the map."""
+        """Offer all tables except that with the map."""
         offered, chosen = (self.reference, self.session.key), self.table_box.value
         if offered != self._offered:
             self.message.say("")
-            self.form.key_added.value = self.session.key
+            self.key_added.value = self.session.key
         self._offered = offered
         others = [table for table in self.session.catalog.tables if table is not self.reference]
         first = others[0] if others else None
@@ -121,12 +107,12 @@ class NewDataPanel(JobPanel):
         self.enable()
 
     def map_cells(self) -> None:
-        """Begin, with the table and the settings that are chosen; one at a time."""
+        """Start to place the cells of the chosen table, unless a job is running."""
         reference, table, key = self.reference, self.table_box.value, self.session.key
         if self.task is not None or reference is None or table is None:
             return
         stored = reference.adata.uns[key]["params"]
-        names = {"key": key, "key_added": self.form.key_added.value.strip() or key}
+        names = {"key": key, "key_added": self.key_added.value.strip() or key}
         call = MadeBy("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
@@ -134,14 +120,14 @@ class NewDataPanel(JobPanel):
         self.begin(table, call, make, table.name)
 
     def enable(self) -> None:
-        """Enable what can be used now."""
+        """Enable the controls that can be used now."""
         ready = self.reference is not None and self.task is None
         self.map_button.setEnabled(ready and self.table_box.value is not None)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """Show the cells that were placed, unless the user has chosen a third table."""
+        """Show the placed cells, unless the user has chosen a third table."""
         session, reference, warning = self.session, self._used, self.message.text()
         if session.table not in (reference, table) or table not in session.catalog.tables:
             return
@@ -162,24 +148,21 @@ class NewDataPanel(JobPanel):
             )
 
     def _on_table(self, table: Table | None) -> None:
-        self.form.set_adata(None if table is None else table.adata)
+        own = [] if table is None else sources(table.adata)
+        offer(self.features, [AS_FOR_THE_MAP, *own], self.features.value)
         self._on_setting()
-
-    def _on_opened(self, adata: AnnData, path: Path) -> None:
-        self.message.say("")
-        self.table_box.choose(self.session.catalog.add(adata, path.name, path=path))
 
 
 def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) -> Job:
-    """Return the job that places the cells, unless it would replace a map of the table's own.
+    """Return the job that places the cells; `origin` is the name of the reference.
 
-    `origin` is the name of the reference.
+    Raises an InputError if the results would replace a map that was trained on these cells.
     """
     own = StoredMap.read(table.adata, made_by.key)
     if own is not None and own.ingested_from is None:
         raise InputError(
-            f"{table.name} has a map of its own in uns[{made_by.key!r}], which the results "
-            "would replace: choose another name under Store as",
+            f"the results would replace a map that was trained on {table.name}, in "
+            f"uns[{made_by.key!r}]: choose another name under Store as",
             parameter="key_added",
         )
     job = cast("Ingestion", read_and_check(table, made_by, reference))
@@ -188,7 +171,7 @@ def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) ->
 
 
 def _map_of(reference: AnnData, key: str) -> AnnData:
-    """Return what `tl.ingest` reads: the map, the labels, and their colours on the screen."""
+    """Return what `tl.ingest` reads of a reference: the map, and the labels with their colours."""
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)

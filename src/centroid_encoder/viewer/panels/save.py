@@ -1,4 +1,4 @@
-"""Save results as files or as a script."""
+"""Save the table, the map, figures or a script."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
@@ -18,6 +19,7 @@ from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 from centroid_encoder import pl
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
 class SaveRow(QWidget):
-    """Save menu and "Copy as Python". Modules that write files are imported when needed.
+    """The menu "Save …" and the button "Copy as Python".
 
-    `task` is the writing of a file, or None.
+    `task` is the running task that writes a file, or None.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -55,11 +57,11 @@ class SaveRow(QWidget):
         page = partial(self.save_figure, plot=pl.reliability)
         self.save_reliability_action = action(text, "reliability.png", FIGURES, page)
         tip = (
-            "The table with the map, the map alone, the figure, or a page with the figure and the "
-            "evidence for it"
+            "Save the table with the map, the map alone, the figure, or a page with the figure and "
+            "its evidence"
         )
         self.save_button = button("Save …", tip, menu)
-        tip = "Put a script on the clipboard that makes the same map and the same checks"
+        tip = "Copy a Python script that makes the same map and the same checks"
         self.copy_button = button("Copy as Python", tip, self.copy_script)
         row = side_by_side(self.save_button, self.copy_button)
         row.addStretch()
@@ -70,13 +72,13 @@ class SaveRow(QWidget):
         self._offer()
 
     def _offer(self) -> None:
-        """Enable what can be saved."""
+        """Enable the entries that can be saved now."""
         table, result, checked = self._session.table, self._session.result, self._session.check
         self.save_button.setEnabled(table is not None and self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
         self.copy_button.setEnabled(result is not None or checked is not None)
-        # The labels of ingested cells are predictions, which cannot be judged.
+        # The classes of ingested cells are predictions without labels to compare with.
         trained = result is not None and not result.is_query
         self.save_reliability_action.setEnabled(trained or checked is not None)
         into = ""
@@ -88,13 +90,13 @@ class SaveRow(QWidget):
         self.update_action.setVisible(bool(into))
 
     def save_table(self, path: Path) -> None:
-        """Write the table with its results, in a thread; see `save_csv` for what it keeps."""
+        """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
         from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr, snapshot
 
         table, kind = self._session.table, path.suffix.lower()
         if table is None:
             return
-        # The user may change the table while it is written.
+        # A copy, since the user may change the table while the thread writes.
         adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
             self._write(partial(save_csv, adata, self._session.key, path), done)
@@ -103,7 +105,7 @@ class SaveRow(QWidget):
             self._write(partial(save, adata, path), done, path)
 
     def save_model(self, path: Path) -> None:
-        """Write the map alone, in a thread."""
+        """Write the map alone in a thread."""
         from centroid_encoder.viewer._save import save_model
 
         if (table := self._session.table) is not None:
@@ -112,8 +114,6 @@ class SaveRow(QWidget):
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
         """Draw a figure of `pl` and write it."""
-        import matplotlib.pyplot as plt
-
         from centroid_encoder.viewer._save import save_figure
 
         session = self._session
@@ -126,7 +126,7 @@ class SaveRow(QWidget):
                 plt.close(figure)
 
     def update_store(self) -> None:
-        """Write the table into the zarr store it came from, in a thread."""
+        """Write the table in a thread into the zarr store that it was read from."""
         from centroid_encoder.viewer._save import save_table
 
         table = self._session.table
@@ -136,19 +136,17 @@ class SaveRow(QWidget):
             self.save_table(table.path)
 
     def copy_script(self) -> None:
-        """Put the script on the clipboard."""
+        """Copy the script to the clipboard."""
         with self._saying("Copied. Paste it into a file or a notebook."):
             QGuiApplication.clipboard().setText(self.script())
 
     def script(self) -> str:
         """Return a script that makes the results again; empty without a table."""
-        from centroid_encoder.viewer.session.provenance import as_python
-
         table = self._session.table
         return "" if table is None else as_python(table, self._session.key)
 
     def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
-        """Write a file in a thread, one at a time; `path` is the new file of the table."""
+        """Write a file in a thread unless one is being written; `path` becomes the table's file."""
         from centroid_encoder.viewer.task import Task
 
         table = self._session.table
@@ -162,7 +160,7 @@ class SaveRow(QWidget):
                 if error is not None:
                     raise error
                 if path is not None:
-                    # Scripts read the table from this file.
+                    # A script will read the table from this file.
                     table.path = self._saved_to = path
             self._offer()
 
@@ -176,11 +174,11 @@ class SaveRow(QWidget):
 
     @contextmanager
     def _saying(self, done: str) -> Iterator[None]:
-        """Say that the block is done, or show its error as a sentence and not as a traceback."""
+        """Show `done` after the block, or a sentence if it raises an error."""
         try:
             yield
         except Exception as error:
-            # anndata names the entry that it cannot write in a note.
+            # anndata adds a note that names the entry that it cannot write.
             text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
             self.message.say(text, "error")
             show_error(text)
@@ -189,7 +187,7 @@ class SaveRow(QWidget):
 
     @property
     def proposal(self) -> str:
-        """Name proposed for the table: a new one, or that of the file it was last saved to."""
+        """Proposed file name for the table: that of the last save, or else a new one."""
         path = None if self._session.table is None else self._session.table.path
         if path is None:
             return f"cells_{self._session.key}.h5ad"
@@ -197,7 +195,7 @@ class SaveRow(QWidget):
         return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
-        """Save under a name that the user chooses; without an ending, it gets the default's."""
+        """Let the user choose a name, add the default ending if it has none, and save."""
         default = default or self.proposal
         name, _ = QFileDialog.getSaveFileName(self, "Save", default, kinds)
         if name:

@@ -1,4 +1,4 @@
-"""Data frames in Qt."""
+"""Show data frames as tables in Qt."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ROW = 22
 
 
 class TableView(QTableView):
-    """A data frame, `frame`, without grid and numbers, in low rows.
+    """A table with low rows, without a grid and row numbers; `frame` is its model.
 
-    `name` is what it shows, for screen readers; `numbers_from` is that of `TableModel`.
+    `name` is for screen readers. For `numbers_from` see `TableModel`.
     """
 
     def __init__(self, name: str, numbers_from: int | None = None) -> None:
@@ -30,13 +30,13 @@ class TableView(QTableView):
         self.setWordWrap(False)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW)
-        # Bold would cut off the longer names.
+        # A bold header would cut off long names.
         self.horizontalHeader().setHighlightSections(False)
 
     def set_table(
         self, table: pd.DataFrame, headers: list[tuple[str, str]], wide: Collection[int]
     ) -> None:
-        """Show another data frame, as in `TableModel`; the `wide` columns share the room left."""
+        """Show another data frame; see `TableModel`. The `wide` columns share the space left."""
         self.frame.set_table(table, headers)
         modes = QHeaderView.ResizeMode
         for i in range(len(headers)):
@@ -44,19 +44,19 @@ class TableView(QTableView):
             self.horizontalHeader().setSectionResizeMode(i, mode)
 
     def height_of(self, n_rows: int) -> int:
-        """Return the height that shows so many rows."""
+        """Return the height of the table with so many visible rows."""
         return int(self.horizontalHeader().sizeHint().height()) + n_rows * ROW + 2
 
 
 class TableModel(QAbstractTableModel):
-    """Rows of a data frame, which sorts them itself: 100,000 rows take no noticeable time.
+    """Rows of a data frame, sorted by pandas, which is fast even for 100,000 rows.
 
-    `table` is in the order of the rows; its index moves with them. The columns from `numbers_from`
-    hold texts that are numbers, to be aligned right. Those that are `editable` take a new text.
+    `table` is the data frame in the shown order. The columns from `numbers_from` hold numbers as
+    text and are aligned right. The user can edit the `editable` columns.
     """
 
     edited = Signal(int, int, str)
-    """Row and column of a cell, and the text that the user wrote there; the cell stays as it is."""
+    """Row, column and new text of a cell that the user has edited; `table` does not change."""
 
     def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
         super().__init__(parent)
@@ -65,9 +65,9 @@ class TableModel(QAbstractTableModel):
         self.set_table(pd.DataFrame(), [])
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
-        """Show another data frame; a header and a tooltip for each column.
+        """Show another data frame, with a (header, tooltip) pair for each column.
 
-        A column ``"tip"`` after those with headers has the tooltips of the rows.
+        A column ``"tip"`` after these columns holds the tooltips of the rows.
         """
         self.beginResetModel()
         self.table, self._headers = table, headers
@@ -76,7 +76,7 @@ class TableModel(QAbstractTableModel):
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort the rows by a column: numbers by their size, all else as text."""
+        """Sort the rows by a column; values that are not numbers are sorted as text."""
         if 0 <= column < self.columnCount():
             keys = self.table.iloc[:, column]
             if not pd.api.types.is_numeric_dtype(keys.dtype):
@@ -101,7 +101,7 @@ class TableModel(QAbstractTableModel):
         return self._headers[section][roles.index(Qt.ItemDataRole(role))]
 
     def flags(self, index: Any) -> Qt.ItemFlag:
-        """Return whether a cell can be chosen and edited."""
+        """Return whether a cell can be selected and edited."""
         flags, is_editable = super().flags(index), index.column() in self.editable
         return flags | Qt.ItemFlag.ItemIsEditable if is_editable else flags
 
@@ -111,10 +111,7 @@ class TableModel(QAbstractTableModel):
         return False
 
     def data(self, index: Any, role: int = 0) -> Any:
-        """Return the text of a cell; numbers have two decimals and are aligned right.
-
-        A truth value is shown as a box, and a colour as a swatch.
-        """
+        """Return the text of a cell; a boolean is a check box, and a colour a swatch."""
         value = self._values[index.row(), index.column()]
         if isinstance(value, bool | np.bool_):
             state = Qt.CheckState.Checked if value else Qt.CheckState.Unchecked

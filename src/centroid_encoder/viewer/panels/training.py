@@ -1,4 +1,4 @@
-"""The settings of a training, and the buttons that train or check the labels."""
+"""Train a map, or check the labels by cross-validation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER_LABELS = "This is the map of"
 
 
 class TrainingPanel(JobPanel):
-    """Trains maps, checks labels by cross-validation, and shows the messages of the session.
+    """The form and the buttons of a training or a check; it shows the messages of the session.
 
     The widget lays out `progress`, `message` and the form's `advanced` fields.
     """
@@ -31,7 +31,6 @@ class TrainingPanel(JobPanel):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, TrainingForm())
-        self._holds_out_images = False
         tip = "Train a map of the cells that keeps their classes together"
         self.train_button = button("Train", tip, self.train)
         tip = (
@@ -56,43 +55,39 @@ class TrainingPanel(JobPanel):
         return self.made_by is not None and self.made_by.function == "cross_validate"
 
     def train(self) -> None:
-        """Begin a training of the chosen table with the settings of the form."""
-        self._begin("centroid_encoder", "There is no table to train on.")
+        """Start a training on the chosen table with the settings of the form."""
+        self._begin("centroid_encoder")
 
     def check(self) -> None:
-        """Begin a cross-validation of its labels."""
-        self._begin("cross_validate", "There is no table to check.")
+        """Start a cross-validation of the labels of the chosen table."""
+        self._begin("cross_validate")
 
     def enable(self) -> None:
-        """Enable the buttons if a job can begin."""
+        """Enable the buttons if a job can start."""
         for one in (self.train_button, self.check_button):
             one.setEnabled(self.session.table is not None and self.task is None)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """After a check of several images, check how the map does on images it has not seen."""
+        """After a check of several images, start a second one with whole images held out."""
         images = self.session.catalog.image_column if table is self.session.table else None
         if made_by.function != "cross_validate" or images is None or images == made_by.label_key:
             return
         if "group_key" in made_by.parameters or table.adata.obs[images].nunique() < 2:
             return
-        parameters = dict(made_by.parameters)
-        for name in ("n_folds", "n_permutations"):
-            parameters.pop(name, None)
+        own = ("n_folds", "n_permutations")
+        parameters = {k: v for k, v in made_by.parameters.items() if k not in own}
         parameters |= {"group_key": images, "key_added": by_image(made_by.key)}
-        self._holds_out_images = True
         call = MadeBy("cross_validate", made_by.label_key, parameters)
         make = partial(training_job, table, call)
         self.begin(table, call, make, f"{table.name}, {images} held out")
 
-    def _begin(self, function: Function, without_table: str) -> None:
+    def _begin(self, function: Function) -> None:
         if self.task is not None:
             return
         table, label_key = self.session.table, self.form.label_key.value
         if table is None or label_key is None:
-            text = without_table if table is None else "Choose the column of the classes first."
-            self.message.say(text, "error")
+            self.message.say("Choose a table and the column of its classes first.", "error")
             return
-        self._holds_out_images = False
         chosen = self.form.parameters(f"tl.{function}")
         if self.session.key != "ce":
             chosen["key_added"] = self.session.key
@@ -100,42 +95,38 @@ class TrainingPanel(JobPanel):
         self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
 
     def _on_columns(self) -> None:
-        """Offer the label columns; keep the chosen one, or choose that of the stored map."""
+        """Offer the label columns; keep the chosen one, or else choose that of the map."""
         session = self.session
         self.form.set_adata(session.adata, session.label_key or session.shown_labels)
 
     def _on_labels(self) -> None:
-        """Name the classes of the map that is shown if they are not those that are chosen."""
+        """Say so if the map shows other labels than the chosen ones."""
         chosen, shown = self.session.label_key, self.session.shown_labels
         if chosen not in (None, shown):
-            self.session.say(f"{OTHER_LABELS} {shown}; press Train for one of {chosen}.")
+            self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
 
     def _on_failed(self, error: Exception) -> None:
-        if self._holds_out_images:
+        if self.made_by is not None and self.made_by.key == by_image(self.session.key):
             self._end()
-            text = f"The error on new images is unknown. {sentence(error)}"
+            text = f"The error on new images could not be estimated. {sentence(error)}"
             self.message.say(text, "warning")
         else:
             super()._on_failed(error)
 
 
 def training_job(table: Table, made_by: MadeBy) -> Job:
-    """Return a training or a check; a check uses all cores where that pays."""
+    """Return a training or a check; a check uses all cores where that is faster."""
     try:
         job = read_and_check(table, made_by, made_by.label_key)
     except InputError as error:
         if error.parameter != "key_added":
             raise
-        # The form has no field for the name of the results.
-        raise InputError(
-            f"obs[{made_by.label_key!r}] is a part of the results, which the new ones would "
-            "replace: choose another column under Classes, or copy this one under a new name",
-            parameter="label_key",
-        ) from error
+        # The form has no field for `key_added`.
+        text = f"obs[{made_by.label_key!r}] belongs to the results that would be replaced"
+        raise InputError(f"{text}; choose another column under Classes", "label_key") from error
     if made_by.function == "cross_validate":
         check = cast("CrossValidation", job)
-        # Its processes start anew, since a fork of this one would contain Qt.
         check.n_jobs = check.suitable_jobs
     return job

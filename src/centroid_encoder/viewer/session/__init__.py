@@ -1,1 +1,1 @@
-"""What is shown and chosen, without Qt: the state that panels observe."""
+"""The state that panels observe: what is chosen and what is shown, without Qt."""

@@ -1,4 +1,4 @@
-"""The classes that are shown: colours, numbers of cells and errors."""
+"""The table of the shown classes: colours, numbers of cells and errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from centroid_encoder.viewer.session.session import Session
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:
-    """Return the classes of the map, or, without one, of the labels that are chosen.
+    """Return a row for each class of the map or, without a map, of the chosen labels.
 
-    The table has one row for each class, with the columns ``name``, ``color``, ``n`` (number of its
-    cells, in one `image` or in all), ``error`` (held-out error by the rule in the title of the map)
-    and ``out_of_fold`` (cross-validated error by the same rule). An error that is not known is NaN.
+    The columns are ``name``, ``color``, ``n`` (number of cells, in one `image` or in all images),
+    ``error`` (held-out error by the rule in the title of the map) and ``out_of_fold``
+    (cross-validated error by the same rule). An unknown error is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
     table = pd.DataFrame({"color": pd.Series(session.class_colors, dtype=object)})
@@ -32,7 +32,7 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
         errors = quality["per_class"][f"test_{error}"].to_numpy(float)
         table["error"] = pd.Series(errors, session.drawn.stored.classes).reindex(table.index)
-    # A check of other labels than those that are shown has no errors of these classes.
+    # A check of other labels has no errors of these classes.
     if session.check is not None and session.check.label_key == shown:
         errors = session.check.per_class.set_index("class")[error].astype(float)
         table["out_of_fold"] = errors.reindex(table["name"]).to_numpy()

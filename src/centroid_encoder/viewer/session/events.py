@@ -1,4 +1,4 @@
-"""The events of a session, to which panels connect."""
+"""The events of a session, which panels connect to."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from psygnal import Signal
 
 
 class Events:
-    """Signals that are emitted after all of the state has changed.
+    """Signals that are emitted after the whole state has changed.
 
-    Panels read the state again, and may handle an event in any order.
+    Panels then read the state again; the order of the panels does not matter.
     """
 
     said = Signal(object, str)
     """A text or an exception to show, and its kind."""
     failed = Signal(object)
-    """An exception that ended an action of the user."""
+    """The exception that ended an action of the user."""
     table_changed = Signal()
-    """Another table is chosen."""
+    """Another table was chosen."""
     columns_changed = Signal()
     """The columns of the table may have changed; also emitted after `table_changed`."""
     label_key_changed = Signal()
     result_changed = Signal()
-    """The map and the cross-validation were read."""
+    """The map and the cross-validation were read again."""
     check_changed = Signal()
-    """The cross-validation alone was read."""
+    """Only the cross-validation was read again."""
     labels_changed = Signal()
-    """Cells were relabelled, or that was undone."""
+    """Cells were relabelled, or this was undone or redone."""
     labeling_changed = Signal()
-    """Labelling by hand has begun or ended."""
+    """Labelling by hand was started or ended."""
     draft_changed = Signal()
-    """There is another live map, or none any more."""
+    """The live map was replaced or removed."""
     values_changed = Signal()
-    """Something else colours the cells of the map."""
+    """The points of the map are coloured by other values."""
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
     zoom_requested = Signal()
-    """Show the selected cells in their layers."""
+    """The camera is to move to the selected cells."""
     regions_changed = Signal()
     hidden_changed = Signal()
     mapped = Signal()
-    """The cells shown now were placed in the map of others."""
+    """The shown cells were placed in the map of another table."""
     framed = Signal(object, object, str)
-    """A training of the table, its `Report` with an embedding, and the label column."""
+    """The `Training` of the table, a live `Frame` of it, and the label column."""

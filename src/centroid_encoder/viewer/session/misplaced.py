@@ -1,4 +1,4 @@
-"""Lists of cells that may be mislabelled."""
+"""List the cells that may be mislabelled."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from centroid_encoder import tl
 from centroid_encoder.viewer.session.session import Session
 
 UNLIKELY = 0.05
-"""Out-of-fold probability of its own label up to which a cell is listed."""
-NOTHING = "Train a map first, or check the labels: cells that may be mislabelled are listed here."
-NO_LABELS = (
-    "These cells have no labels that could be wrong: their classes are those that the map predicts."
+"""A cell is listed if the out-of-fold probability of its own label is not larger."""
+NOTHING = (
+    "Train a map or check the labels first. Cells that may be mislabelled are then listed here."
 )
+NO_LABELS = "These cells have no labels that could be wrong: the map has predicted their classes."
 CELL = ("cell", "Name of the cell; a click goes to it")
 LABEL = ("label", "Label of the cell")
 
@@ -26,9 +26,9 @@ class Source:
     name: str
     tip: str
     columns: dict[str, tuple[str, str]]
-    """Header and tooltip of each column that is shown."""
+    """Header and tooltip of each shown column."""
     found: str
-    """Column with the class that a cell may belong to."""
+    """Column with the class that the cell may belong to."""
 
 
 REGIONS = Source(
@@ -41,7 +41,7 @@ REGIONS = Source(
         "split": ("split", "train: the cell shaped the map; test: it was held out"),
         "depth": (
             "depth",
-            "How far in: 0 on the border of its own class's region, 1 at the other class's center",
+            "0 on the border to the region of its own class, 1 at the center of the other class",
         ),
     },
     found="region",
@@ -62,17 +62,17 @@ SOURCES = (REGIONS, OUT_OF_FOLD)
 
 
 def available(session: Session) -> list[Source]:
-    """Return the ways to find cells for which there is a result."""
-    is_trained = session.result is not None and not session.result.is_query
-    known = {REGIONS: is_trained, OUT_OF_FOLD: session.check is not None}
-    return [source for source in SOURCES if known[source]]
+    """Return the sources that have a result."""
+    sources = [REGIONS] if session.result is not None and not session.result.is_query else []
+    return sources if session.check is None else [*sources, OUT_OF_FOLD]
 
 
 def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
-    """Return a sentence on the cells that may be mislabelled, and their list, worst first.
+    """Return a sentence on the cells that may be mislabelled, and their list, the worst first.
 
-    The index of the list is their rows in the AnnData. A label that was corrected by hand is shown
-    as ``"before → after"``. A KeyError or ValueError if a part of the result is gone.
+    The index of the list is the row of each cell in the AnnData. A label that was corrected by
+    hand is shown as ``"before → after"``. Raises a KeyError or ValueError if a part of the result
+    was deleted.
     """
     adata, result, check = session.adata, session.result, session.check
     if adata is not None and source is REGIONS and result is not None and not result.is_query:

@@ -1,4 +1,4 @@
-"""Calls of `tl` that made the results, and a script of them: "Copy as Python"."""
+"""The calls of `tl` that made the results, and a script of these calls: "Copy as Python"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from centroid_encoder.viewer.session.relabeling import SUFFIX
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
 WIDTH = 88
-"""Length beyond which a call has a line for each argument."""
+"""A longer call is written with one argument per line."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MadeBy:
     function: Function
     label_key: str
     parameters: Mapping[str, Any]
-    """Keyword arguments other than its defaults."""
+    """Keyword arguments that differ from the defaults."""
 
     @property
     def key(self) -> str:
@@ -44,27 +44,26 @@ class MadeBy:
 
 
 def by_image(key: str) -> str:
-    """Return the name of the check with whole images held out, beside the check `key`."""
+    """Return the name of the second check of `key`, with whole images held out."""
     return f"{key}_images"
 
 
 def find_reference(tables: Iterable[Table], stored: StoredMap) -> Result | None:
-    """Return the map in which cells were placed, among those of other tables, or None."""
+    """Return the map of another table in which cells were placed, or None."""
     for adata in (table.adata for table in tables):
         for key in keys_in(adata.obs):
-            with suppress(KeyError, ValueError):  # A map may be damaged.
-                found = StoredMap.read(adata, key)
-                if found is None or found.ingested_from is not None:
-                    continue
-                if np.array_equal(found.centers, stored.centers):
-                    return read_result(adata, key)
+            with suppress(KeyError, ValueError):  # The other map may be damaged.
+                found = read_result(adata, key)
+                if not found.is_query and np.array_equal(found.stored.centers, stored.centers):
+                    return found
     return None
 
 
 def as_python(table: Table, key: str) -> str:
-    """Return a script that makes the results `key` of a table again, from what is stored of them.
+    """Return a script that makes the results `key` of a table again.
 
-    It reads the file of the table, trains or places the cells, validates, draws and saves.
+    It reads the file of the table, trains or places the cells, validates, draws and saves. The
+    arguments are those stored with the results.
     """
     adata = table.adata
     imports, lines, stem = _reading(table)
@@ -73,10 +72,10 @@ def as_python(table: Table, key: str) -> str:
     label_keys = {stored.label_key for stored in (mapped, checks[key]) if stored is not None}
     for column in sorted(label_keys):
         if column.endswith(SUFFIX) or mark_key(column) in adata.uns:
-            lines.append(f"# obs[{column!r}] holds labels made by hand; save the table first.")
+            lines.append(f"# obs[{column!r}] holds labels made by hand: save the table first.")
     if mapped is not None and (origin := mapped.ingested_from) is not None:
         file = origin if origin.endswith((".h5ad", ".zarr")) else "map.h5ad"
-        lines.append(f"# The map is that of the table {origin!r}: put the name of its file here.")
+        lines.append(f"# The map belongs to the table {origin!r}: insert the name of its file.")
         lines.append(_step("ingest", file, mapped.params, None, key))
     elif mapped is not None and mapped.model is not None:
         model = json.loads(mapped.model["config"])["estimator"]["params"]
@@ -93,7 +92,7 @@ def as_python(table: Table, key: str) -> str:
 
 
 def _reading(table: Table) -> tuple[list[str], list[str], str]:
-    """Return imports, lines that read the table, and the first part of a file name."""
+    """Return the imports, the lines that read the table, and the stem of the new file."""
     own, store = "import centroid_encoder as ce", getattr(table.sdata, "path", None)
     if table.path is not None:
         read = "read_zarr" if table.path.suffix.lower() == ".zarr" else "read_h5ad"
@@ -102,14 +101,12 @@ def _reading(table: Table) -> tuple[list[str], list[str], str]:
         name = str(table.table_name)
         lines = [f"adata = sd.read_zarr({str(store)!r}).tables[{name!r}]"]
         return ["import spatialdata as sd", own], lines, name
-    remark = (
-        f"# The table {table.name!r} is in no file: save it, and put the name of the file here."
-    )
+    remark = f"# The table {table.name!r} is in no file: save it, and insert the name of the file."
     return [own], [remark, "adata = ad.read_h5ad('table.h5ad')"], "table"
 
 
 def _step(function: Function, second: str, params: Mapping[str, Any], model: Any, key: str) -> str:
-    """Return the call of a function of `tl` with the arguments that are not its defaults."""
+    """Return a call of a function of `tl` with the arguments that differ from its defaults."""
     known = inspect.signature(getattr(ce.tl, function)).parameters
     chosen = {name: params[name] for name in params if name in known and name != "label_key"}
     named = _differing(chosen, {name: known[name].default for name in chosen})
@@ -120,7 +117,7 @@ def _step(function: Function, second: str, params: Mapping[str, Any], model: Any
             model = model | {"class_weight": dict(weights["weights"])}
         settings = _differing(model, ce.CentroidEncoder().get_params())
         if model.get("random_state") == params.get("random_state"):
-            # Without a seed of its own, the model has that of the call.
+            # The model gets the seed of the call.
             settings.pop("random_state", None)
         if settings:
             named["model"] = _call("ce.CentroidEncoder", [], settings)
@@ -128,13 +125,13 @@ def _step(function: Function, second: str, params: Mapping[str, Any], model: Any
 
 
 def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of the values that differ from their defaults, as Python."""
+    """Return the values that differ from their defaults, as Python expressions."""
     plain = {k: v.tolist() if isinstance(v, np.generic) else v for k, v in values.items()}
     return {name: repr(value) for name, value in plain.items() if value != defaults.get(name)}
 
 
 def _call(function: str, positional: list[str], named: Mapping[str, str]) -> str:
-    """Return a call, on one line or with a line for each argument."""
+    """Return a call on one line, or with one argument per line."""
     arguments = [*positional, *(f"{name}={value}" for name, value in named.items())]
     line = f"{function}({', '.join(arguments)})"
     if len(line) <= WIDTH:

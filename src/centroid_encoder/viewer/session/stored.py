@@ -1,4 +1,4 @@
-"""A stored map, whose labels may have been changed by hand since."""
+"""Read a stored map whose labels may have been changed by hand since its training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.relabeling import corrected, corrected_classes
 
 CHANGED = (
-    "Labels in obs[{!r}] were renamed or taken back since this map was trained; press Train for a "
-    "map of the labels as they are now."
+    "Labels in obs[{!r}] were renamed or taken back after this map was trained; press Train for a "
+    "map of the current labels."
 )
 
 
 def read_stored(adata: AnnData, key: str) -> tuple[Result, str]:
-    """Read a map, and a remark if it is one of labels by hand that have changed since."""
+    """Return a map, and a remark if its labels by hand have changed since its training."""
     try:
         return read_result(adata, key), ""
     except ValueError:
@@ -29,10 +29,10 @@ def read_stored(adata: AnnData, key: str) -> tuple[Result, str]:
 
 
 def current_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[np.intp]]:
-    """Return the classes of a map and those named since, and the codes of the labels of now.
+    """Return the classes of a map and those added since, and the codes of the current labels.
 
-    A map lacks labels by hand that were given or renamed since, and a draft those of held-out
-    cells: the classes of labels by hand are those of the column, or of its corrections.
+    A stored map lacks labels that were given or renamed by hand since, and a draft those of
+    held-out cells. The classes of labels by hand are those of the column or of its corrections.
     """
     column = result.label_key
     by_hand = mark_key(column) in adata.uns and column in adata.obs

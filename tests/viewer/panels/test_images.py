@@ -1,4 +1,4 @@
-"""Cells of several images, each in a layer of its own."""
+"""The list of images of a table, and their layers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def widget(
     viewer: Viewer,
     open_widget: Callable[[], CentroidEncoderWidget],
 ) -> CentroidEncoderWidget:
-    """Two images of sixty cells each, side by side."""
+    """The widget with two images of sixty cells, side by side."""
     image = image_of(cells)
     cells.obs["image"] = np.repeat(["A.tiff", "B.tiff"], HALF)
     for i, name in enumerate("AB"):
@@ -53,7 +53,7 @@ def widget(
     return widget
 
 
-def test_all_layers_are_coloured_and_the_table_says_what_they_show(
+def test_all_layers_are_coloured_and_the_list_names_them(
     widget: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
 ) -> None:
     first, second = viewer.layers["A_mask"], viewer.layers["B_mask"]
@@ -64,12 +64,12 @@ def test_all_layers_are_coloured_and_the_table_says_what_they_show(
     )
     assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")
-    # Without a layer the colours are gone, and come back with it.
+    # The colours are removed with the layer, and come back with it.
     for layer, colored in ((second, True), (first, True), (None, False), (first, True)):
         catalog.choose_layer(layer)
         assert [is_colored(viewer, first), is_colored(viewer, second)] == [colored, colored]
     assert widget.cells.color_box.currentText() == "label"
-    # A click on a layer offers others.
+    # A click on a layer opens a menu of layers.
     table.activated.emit(table.frame.index(0, 0))
     assert not table.findChildren(QMenu)
     table.activated.emit(table.frame.index(0, 2))
@@ -85,15 +85,13 @@ def test_all_layers_are_coloured_and_the_table_says_what_they_show(
     assert [row[2] for row in rows(table)] == ["A_mask", "B_mask", "–"]
     action(table, 2, "A_mask").trigger()
     assert rows(table)[0] == ["all images", "120", "A_mask", "60"]
-    # One image, says the user, and then which column tells them apart.
+    # The user chooses that there is one image, and then the column of images again.
     widget.data.image_box.setCurrentText("one image")
     assert table.isHidden()
     assert not widget.data.layer_box.isHidden()
 
 
-def test_zoom_goes_to_the_image_that_the_cell_is_in(
-    widget: CentroidEncoderWidget, viewer: Viewer
-) -> None:
+def test_zoom_goes_to_the_image_of_the_cell(widget: CentroidEncoderWidget, viewer: Viewer) -> None:
     cells = widget.cells
     assert widget.catalog.layer is viewer.layers["A_mask"]
     viewer.layers["B_mask"].visible = False
@@ -103,11 +101,11 @@ def test_zoom_goes_to_the_image_that_the_cell_is_in(
     cells.show_button.click()
     assert viewer.scene.camera.center[2] > 190
     assert viewer.layers["B_mask"].visible
-    # The layer that is chosen comes first.
+    # The chosen layer comes first.
     widget.select(np.array([3, HALF + 3]))
     cells.show_button.click()
     assert viewer.scene.camera.center[2] < 190
-    # A cell of an image that is not open is said to be there.
+    # The widget names an image that is not open.
     viewer.layers.remove("B_mask")
     widget.catalog.refresh()
     for selected, unseen in (([HALF + 3], "In B.tiff, which is not open."), ([3, HALF + 3], "")):
