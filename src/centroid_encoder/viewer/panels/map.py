@@ -43,7 +43,7 @@ NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
     "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
-NO_MAP = "No map yet.\n\nChoose the classes and press Train."
+NO_MAP = "No map yet.\n\nChoose the classes and press Train, or make classes under Label."
 NO_DRAFT = "No live map yet.\n\nLabel at least three cells of each of two classes."
 
 
