@@ -1,4 +1,4 @@
-"""Input that is refused before training; `tests/campaigns` has unusual input that works."""
+"""Bad input raises an error before training; unusual input that works is in `tests/campaigns`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import centroid_encoder as ce
 
 
 def relabel(labels: Any, dtype: Any = None) -> Callable[[ad.AnnData], ad.AnnData]:
-    """Breaker: put these labels, or those that this function makes of the old ones."""
+    """Return a function that sets labels: these, or the results of a function of the old ones."""
 
     def apply(adata: ad.AnnData) -> ad.AnnData:
         new = labels(adata.obs["cell_type"]) if callable(labels) else labels
@@ -27,7 +27,7 @@ def relabel(labels: Any, dtype: Any = None) -> Callable[[ad.AnnData], ad.AnnData
 
 
 def revalue(change: Callable[[np.ndarray], Any]) -> Callable[[ad.AnnData], ad.AnnData]:
-    """Breaker: replace X by what this function makes of it."""
+    """Return a function that replaces X by the result of `change(X)`."""
 
     def apply(adata: ad.AnnData) -> ad.AnnData:
         return ad.AnnData(change(adata.X), obs=adata.obs, var=adata.var)
@@ -36,7 +36,7 @@ def revalue(change: Callable[[np.ndarray], Any]) -> Callable[[ad.AnnData], ad.An
 
 
 def put(value: float, *positions: tuple[int, int]) -> Callable[[ad.AnnData], ad.AnnData]:
-    """Breaker: put a value at these positions of X."""
+    """Return a function that sets these positions of X to a value."""
 
     def apply(adata: ad.AnnData) -> ad.AnnData:
         for position in positions:
@@ -47,7 +47,7 @@ def put(value: float, *positions: tuple[int, int]) -> Callable[[ad.AnnData], ad.
 
 
 def column(part: str, name: str, values: Any) -> Callable[[ad.AnnData], ad.AnnData]:
-    """Breaker: add a column to ``obs`` or ``var``, or an entry to ``layers`` or ``obsm``."""
+    """Return a function that adds a column of ``obs`` or ``var``, or an entry of another slot."""
 
     def apply(adata: ad.AnnData) -> ad.AnnData:
         getattr(adata, part)[name] = values(adata) if callable(values) else values
@@ -57,6 +57,8 @@ def column(part: str, name: str, values: Any) -> Callable[[ad.AnnData], ad.AnnDa
 
 
 def duplicate(part: str) -> Callable[[ad.AnnData], ad.AnnData]:
+    """Return a function that gives two cells or variables the same name."""
+
     def apply(adata: ad.AnnData) -> ad.AnnData:
         names = list(getattr(adata, part))
         setattr(adata, part, [names[1], *names[1:]])
@@ -86,9 +88,9 @@ BAD = [
     Bad("labels are measurements", relabel(lambda y: np.linspace(0, 1, len(y))), TypeError,
         ("'cell_type'", "fractional numbers", "120 different", "pandas.cut")),
     Bad("labels are identifiers", relabel(lambda y: np.arange(len(y))), TypeError,
-        ("120 different numbers in 120 cells", "identifier")),
+        ("120 different values in 120 cells", "names of cells")),
     Bad("labels are names", relabel(lambda y: [f"cell {i}" for i in range(len(y))]), TypeError,
-        ("'cell_type'", "each of 120 cells a class of its own", "names")),
+        ("'cell_type'", "120 different values in 120 cells")),
     Bad("labels are dates", relabel(lambda y: pd.date_range("2024", periods=len(y)).floor("30D")),
         TypeError, ("datetime64", "make them strings", ".astype(str)")),
     Bad("labels of mixed types", relabel(lambda y: [1, "a", 2] * 40, object), TypeError,
@@ -96,7 +98,7 @@ BAD = [
     Bad("one class besides the unlabeled", relabel(NAN_LABELS, object), ValueError,
         ("one class only", "'type 0'")),
     Bad("all unlabeled", relabel([np.nan] * 120, "category"), ValueError,
-        ("no cell has a label", "'cell_type'")),
+        ("'cell_type'", "no labels")),
     Bad("unknown unlabeled_category", same, ValueError,
         ("'type 9' does not occur", "did you mean"), {"unlabeled_category": "type 9"}),
     # The features.
@@ -127,7 +129,7 @@ BAD = [
     Bad("mask is not of bools", column("var", "highly_variable", list("TTTTFFFF")), ValueError,
         ("var['highly_variable'] must hold True or False for each of the 8",)),
     Bad("nothing but zeros", revalue(np.zeros_like), ValueError,
-        ("X has the same values in all cells, zeros", "another layer")),
+        ("X has the same values in all cells", "another layer")),
     Bad("no raw", same, ValueError, ("adata.raw is empty", "use_raw"), {"use_raw": True}),
     Bad("mask of other variables", same, ValueError, ("index of mask_var is not var_names",),
         {"mask_var": pd.Series(True, [f"gene{i}" for i in range(7)])}),
@@ -149,7 +151,7 @@ BAD = [
         column("obs", "donor", lambda a: [np.nan, np.nan, *["d1", "d2"] * 59]), ValueError,
         ("2 labeled cells have no value in obs['donor']",), {"group_key": "donor"}),
     Bad("each class in a group of its own", column("obs", "donor", lambda a: a.obs["cell_type"]),
-        ValueError, ("takes all cells of a class", "leave out group_key"),
+        ValueError, ("no cell of a class is left", "leave out group_key"),
         {"group_key": "donor"}),
     # The rest.
     Bad("labels with a slash", column("obs", "cell/type", lambda a: a.obs["cell_type"]), ValueError,
@@ -159,7 +161,7 @@ BAD = [
 
 
 TRAININGS = [ce.tl.centroid_encoder, ce.tl.cross_validate]
-# A cross-validation holds nothing out and writes no label.
+# A cross-validation has no test_size, and does not write a column "ce_label".
 OF_THE_SPLIT = ("test_size", "each class in a group", "labels where results")
 CASES = [
     (function, case)
@@ -174,7 +176,7 @@ def named(value: object) -> str:
 
 
 @pytest.mark.parametrize(("function", "case"), CASES, ids=named)
-def test_bad_input_is_named_before_training_and_changes_nothing(
+def test_bad_input_is_described_before_training_and_nothing_changes(
     cells, unchanged, monkeypatch, function, case
 ):
     def train(*args: Any, **kwargs: Any) -> None:
@@ -182,7 +184,7 @@ def test_bad_input_is_named_before_training_and_changes_nothing(
 
     monkeypatch.setattr("centroid_encoder.core.fit.train", train)
     adata = case.breaks(cells)
-    # The results of an earlier run must survive as well.
+    # The results of an earlier run must stay as well.
     adata.obsm["X_ce"] = np.zeros((adata.n_obs, 2), dtype=np.float32)
     adata.uns["ce"] = adata.uns["ce_cv"] = {"from": "an earlier run"}
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
@@ -192,7 +194,7 @@ def test_bad_input_is_named_before_training_and_changes_nothing(
         assert words in str(caught.value)
 
 
-def test_view_of_a_file_cannot_take_results(cells, fast, tmp_path):
+def test_results_cannot_be_written_to_a_view_of_a_file(cells, fast, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     view = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")[:60]
     with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
@@ -202,15 +204,11 @@ def test_view_of_a_file_cannot_take_results(cells, fast, tmp_path):
     assert copy.obsm["X_ce"].shape == (60, 2)
 
 
-# fmt: off
-# fmt: on
-
-
 def test_csr_of_half_precision_works(cells, make_cells, fast):
     query = make_cells(n_obs=30)
     for adata in (cells, query):
         adata.X = sparse.csr_matrix(adata.X)
-        # scipy itself would neither make one nor copy it.
+        # scipy cannot create or copy a matrix of this type.
         adata.X.data = adata.X.data.astype(np.float16)
     for function in TRAININGS:
         function(cells, "cell_type", model=fast, progress=False)
@@ -253,7 +251,7 @@ def test_a_failure_while_writing_leaves_everything_as_it_was(
         (np.ones((9, 3)), r"not ndarray; for arrays .* CentroidEncoder\(\)\.fit"),
     ],
 )
-def test_paths_and_arrays_are_no_anndata(data, words):
+def test_paths_and_arrays_are_refused(data, words):
     for function in TRAININGS:
         with pytest.raises(TypeError, match=words):
             function(data, "cell_type")
@@ -268,7 +266,7 @@ def test_paths_and_arrays_are_no_anndata(data, words):
         ("ingest", "max_epochs", r"ingest\(\) has no parameter 'max_epochs'"),
     ],
 )
-def test_parameters_that_a_tool_does_not_have(cells, function, name, words):
+def test_unknown_parameters_are_refused_with_a_hint(cells, function, name, words):
     with pytest.raises(TypeError, match=words):
         getattr(ce.tl, function)(cells, "cell_type", **{name: 3})
 

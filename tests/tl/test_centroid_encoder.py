@@ -1,4 +1,4 @@
-"""Results of `tl.centroid_encoder`, and their independence of held-out cells."""
+"""Results of `tl.centroid_encoder`, which do not depend on held-out cells."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def embed(
 
 
 def arrays(adata: ad.AnnData, key: str = "ce") -> dict[str, np.ndarray]:
-    """Everything that was fitted."""
+    """Return all arrays of the fitted map."""
     stored = adata.uns[key]
     return {**stored["model"]["arrays"], "class centers": stored["centers"]}
 
@@ -124,7 +124,7 @@ class TestSlots:
         assert_same_bits(arrays(cells, "second"), arrays(before, "second"))
         assert cells.obs[list(before.obs)].equals(before.obs)
 
-    def test_make_a_view_a_copy_without_a_warning(self, cells, fast, unchanged):
+    def test_turn_a_view_into_a_copy_without_a_warning(self, cells, fast, unchanged):
         view = cells[::2]
         with unchanged(cells):
             embed(view, fast)
@@ -133,7 +133,7 @@ class TestSlots:
 
 
 class TestHoldOut:
-    def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast):
+    def test_keeps_small_classes_in_training_and_warns_of_them(self, make_cells, fast):
         # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
         codes = np.repeat(np.arange(5), [40, 4, 3, 2, 1])
         adata = make_cells(5, 300)[np.arange(50) * 5 + codes].copy()
@@ -145,7 +145,7 @@ class TestHoldOut:
         small = adata.obs["cell_type"] != "type 0"
         assert (adata.obs["ce_split"][small] == "train").all()
 
-    def test_names_a_class_of_one_group(self, cells, fast):
+    def test_warns_of_a_class_with_one_group(self, cells, fast):
         donor = np.arange(120) // 3 % 5
         cells.obs["donor"] = np.where(cells.obs["cell_type"] == "type 2", 0, donor)
         with pytest.warns(CentroidEncoderWarning, match=r"'type 2' is held out.*by obs\['donor'\]"):
@@ -153,7 +153,7 @@ class TestHoldOut:
         assert not (members(cells, "test") & (cells.obs["cell_type"] == "type 2")).any()
 
     @pytest.mark.parametrize("group_key", [None, "donor"])
-    def test_does_not_shape_anything_that_is_fitted(self, cells, fast, group_key):
+    def test_values_of_held_out_cells_do_not_change_the_map(self, cells, fast, group_key):
         cells.obs["donor"] = [f"d{i % 5}" for i in range(120)]
         cells.X[2, 3] = np.nan  # so that imputation takes part
         kwargs = {"group_key": group_key, "missing": "mean"}
@@ -177,7 +177,7 @@ class TestHoldOut:
     def test_errors_of_shuffled_labels_are_those_of_chance(self, pbmc):
         shuffled = np.random.default_rng(0).permutation(pbmc.obs["bulk_labels"])
         pbmc.obs["bulk_labels"] = pd.Categorical(shuffled)
-        # Nothing prevents this network from learning the training cells by heart.
+        # Without regularisation, this network memorises the training cells.
         model = ce.CentroidEncoder(
             placement="bottleneck",
             hidden=(64,),
@@ -225,7 +225,7 @@ class TestUnlabeledCells:
 
 
 class TestFeatures:
-    def test_are_the_highly_variable_genes_where_marked(self, pbmc, fast):
+    def test_are_the_highly_variable_genes_by_default(self, pbmc, fast):
         embed(pbmc, fast, "bulk_labels")
         names = ce.tl.fitted_model(pbmc).feature_names_in_
         assert_array_equal(names, pbmc.var_names[pbmc.var["highly_variable"]])
@@ -264,7 +264,7 @@ class TestMissingValues:
         return cells
 
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
-    def test_leave_their_cells_out_with_drop(self, gaps, fast, convert, unchanged):
+    def test_with_drop_their_cells_are_left_out(self, gaps, fast, convert, unchanged):
         gaps.X = convert(gaps.X)
         embed(gaps, fast, missing="drop")
         left_out = np.isin(np.arange(120), [0, 3])
@@ -276,7 +276,7 @@ class TestMissingValues:
         assert_same_bits(arrays(gaps), arrays(embed(complete, fast)))
 
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
-    def test_become_the_mean_of_the_training_cells_with_mean(self, gaps, fast, convert, unchanged):
+    def test_with_mean_the_mean_of_the_training_cells_is_used(self, gaps, fast, convert, unchanged):
         filled = gaps.copy()
         gaps.X = convert(gaps.X)
         before = gaps.X.copy()
@@ -292,7 +292,7 @@ class TestMissingValues:
 
 
 class TestModel:
-    def test_is_not_changed_and_gives_way_to_arguments(self, cells):
+    def test_is_not_changed_and_arguments_take_precedence(self, cells):
         model = ce.CentroidEncoder(3, hidden=(16,), max_epochs=2, device="no such device")
         before = model.get_params()
         embed(cells, model, n_components=1, device="cpu")
@@ -303,7 +303,7 @@ class TestModel:
 
 
 class TestRandomness:
-    def test_depends_on_the_seed_alone(self, cells, fast):
+    def test_depends_only_on_the_seed(self, cells, fast):
         first, second = (embed(cells, fast, random_state=7, copy=True) for _ in range(2))
         assert_same_bits(arrays(first), arrays(second))
         assert_array_equal(first.obsm["X_ce"], second.obsm["X_ce"])
@@ -313,7 +313,7 @@ class TestRandomness:
         assert (members(other, "test") != members(first, "test")).any()
         assert (other.obsm["X_ce"] != first.obsm["X_ce"]).all()
 
-    def test_may_come_from_a_generator(self, cells, fast):
+    def test_a_generator_can_be_given(self, cells, fast):
         rng, same = np.random.default_rng(3), np.random.default_rng(3)
         first, second = (embed(cells, fast, random_state=rng, copy=True) for _ in range(2))
         again = embed(cells, fast, random_state=same, copy=True)
@@ -337,7 +337,7 @@ LABELS = {
 
 class TestLabels:
     @pytest.mark.parametrize("kind", LABELS)
-    def test_may_be_of_any_kind(self, make_cells, kind):
+    def test_can_be_of_several_types(self, make_cells, kind):
         values, dtype = LABELS[kind]
         adata = make_cells(len(values))
         codes = adata.obs["cell_type"].cat.codes.to_numpy()
@@ -358,7 +358,7 @@ class TestLabels:
         assert np.mean(adata.obs["ce_label"].astype(object) == column.astype(object)) > 0.9
         pd.testing.assert_series_equal(adata.obs["cell_type"], column, check_names=False)
 
-    def test_give_the_same_map_in_any_order_of_categories(self, cells, fast):
+    def test_order_of_categories_does_not_change_the_map(self, cells, fast):
         one = embed(cells, fast, test_size=0, copy=True)
         cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
             ["type 2", "type 0", "type 1"]
@@ -370,7 +370,7 @@ class TestLabels:
 
 
 @pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
-def test_results_come_back_from_a_file(make_cells, tmp_path, file_format):
+def test_results_are_the_same_after_writing_and_reading(make_cells, tmp_path, file_format):
     adata = make_cells(2)
     adata.obs["cell_type"] = adata.obs["cell_type"].cat.codes.map({0: 10, 1: -1}).astype(int)
     adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
@@ -394,7 +394,7 @@ def test_results_come_back_from_a_file(make_cells, tmp_path, file_format):
     assert_array_equal(
         stored["quality"]["per_class"].to_numpy(), expected["quality"]["per_class"].to_numpy()
     )
-    # The result can be used and written again.
+    # The results that were read can be used and written again.
     found = ce.tl.fitted_model(read).transform(adata.to_df()[1:])
     assert_allclose(found, adata.obsm["X_ce"][1:], rtol=1e-4, atol=1e-5)
     ce.pl.voronoi(read, show=False, regions="decoder", mark_misplaced=True)
@@ -403,7 +403,7 @@ def test_results_come_back_from_a_file(make_cells, tmp_path, file_format):
 
 
 def stopping(epochs: int, *, within: bool = True) -> Callable[[Report | None], bool]:
-    """Return a callback that raises KeyboardInterrupt after some epochs, within or between."""
+    """Return a callback that raises KeyboardInterrupt after some epochs, within one or between."""
     reports: list[Report] = []
 
     def callback(report: Report | None) -> bool:
@@ -417,7 +417,7 @@ def stopping(epochs: int, *, within: bool = True) -> Callable[[Report | None], b
 
 
 class TestInterruption:
-    """Ctrl-C at any time."""
+    """Ctrl-C during a training, and after it."""
 
     @pytest.mark.parametrize("within", [True, False])
     def test_keeps_the_epochs_before(self, cells, within):
@@ -444,7 +444,7 @@ class TestInterruption:
 
 
 class TestOutput:
-    def test_progress_goes_to_stderr_alone(self, cells, fast, capfd):
+    def test_progress_is_written_to_stderr_only(self, cells, fast, capfd):
         embed(cells, fast)
         assert capfd.readouterr() == ("", "")
         ce.tl.centroid_encoder(cells, "cell_type", model=fast)

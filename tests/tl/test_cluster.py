@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import DivergedError, InputError
 from centroid_encoder.tl._run import Progress
 
@@ -27,7 +27,7 @@ def validated(make_cells, fast) -> Callable[..., ad.AnnData]:
         cells.obs["donor"] = np.resize(list("aabbc"), 90)
         cells.obs.iloc[:4, 0] = np.nan
         cells.X = sparse.csr_matrix(cells.X)
-        # Workers map arrays of more than 100 bytes into their memory, as with large data.
+        # Workers share arrays of more than 100 bytes by memory maps, as with large data.
         with joblib.parallel_config(max_nbytes=100):
             ce.tl.cross_validate(cells, "cell_type", model=fast, progress=False, **arguments)
         return cells
@@ -36,7 +36,7 @@ def validated(make_cells, fast) -> Callable[..., ad.AnnData]:
 
 
 def assert_same(found: ad.AnnData, expected: ad.AnnData) -> None:
-    """Compare two cross-validations, up to rounding."""
+    """Check that two cross-validations are equal within rounding."""
     assert_array_equal(found.obs["ce_cv_label"], expected.obs["ce_cv_label"])
     assert_allclose(found.obs["ce_cv_own"], expected.obs["ce_cv_own"], rtol=1e-4, atol=1e-5)
     one, other = found.uns["ce_cv"], expected.uns["ce_cv"]
@@ -78,7 +78,7 @@ def test_a_dask_cluster_gives_the_same_results(validated):
     ("config", "at_once"),
     [({}, False), ({"backend": "threading", "n_jobs": 2}, True), ({"n_jobs": 1}, False)],
 )
-def test_joblib_decides_how_many_run_at_once(cells, fast, config, at_once):
+def test_the_settings_of_joblib_give_the_number_of_jobs(cells, fast, config, at_once):
     job = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_folds=2)
     seen: list[Any] = []
     with joblib.parallel_config(**config):
@@ -86,7 +86,7 @@ def test_joblib_decides_how_many_run_at_once(cells, fast, config, at_once):
     if at_once:
         assert seen == [Progress(n, 2, "training") for n in range(3)]
     else:
-        assert [type(step) for step in seen] == [Report] * 10
+        assert seen == [Progress(n, 10, "epoch") for n in range(1, 11)]
 
 
 def test_few_cells_need_no_processes(make_cells):
@@ -105,13 +105,13 @@ def test_impossible_numbers_of_jobs_are_refused(cells, n_jobs):
         ce.tl.cross_validate(cells, "cell_type", n_jobs=n_jobs)
 
 
-def test_an_error_of_a_process_is_raised(cells, unchanged):
+def test_an_error_in_a_process_is_raised(cells, unchanged):
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, learning_rate=1e30)
     with unchanged(cells), pytest.raises(DivergedError, match="a smaller learning_rate helps"):
         ce.tl.cross_validate(cells, "cell_type", model=model, n_jobs=2, progress=False)
 
 
-def test_stop_ends_the_processes_after_a_training(cells, fast, unchanged):
+def test_stop_ends_the_processes_after_their_current_training(cells, fast, unchanged):
     job = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_jobs=2)
     seen: list[Progress] = []
 

@@ -1,4 +1,4 @@
-"""Cells are counted by class and group."""
+"""Numbers of cells by class and group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tissue() -> ad.AnnData:
     return ad.AnnData(np.ones((6, 2), np.float32), obs=obs)
 
 
-def test_counts_by_names_and_integers(tissue: ad.AnnData, unchanged: Any) -> None:
+def test_groups_and_classes_can_be_names_or_integers(tissue: ad.AnnData, unchanged: Any) -> None:
     with unchanged(tissue):
         table = ce.tl.composition(tissue, "image", label_key="kind")
     assert (table.index.name, table.index.tolist()) == ("image", ["A", "B"])
@@ -38,7 +38,7 @@ def test_counts_by_names_and_integers(tissue: ad.AnnData, unchanged: Any) -> Non
     assert ce.tl.composition(tissue, "kind", label_key="donor").loc["none"].tolist() == [0, 0]
 
 
-def test_the_labels_are_those_of_the_map(cells: ad.AnnData, fast: ce.CentroidEncoder) -> None:
+def test_the_labels_of_the_map_are_the_default(cells: ad.AnnData, fast: ce.CentroidEncoder) -> None:
     cells.obs["image"] = np.arange(120) % 2
     with pytest.raises(KeyError, match="ce"):
         ce.tl.composition(cells, "image")
@@ -51,5 +51,7 @@ def test_the_labels_are_those_of_the_map(cells: ad.AnnData, fast: ce.CentroidEnc
 def test_errors_name_the_column(tissue: ad.AnnData) -> None:
     with pytest.raises(KeyError, match="did you mean 'image'"):
         ce.tl.composition(tissue, "imag", label_key="kind")
-    with pytest.raises(ValueError, match="group_key: obs\\['area'\\] holds numbers, not names"):
+    with pytest.raises(
+        ValueError, match="group_key: obs\\['area'\\] holds fractional numbers, not names"
+    ):
         ce.tl.composition(tissue, "area", label_key="kind")

@@ -1,4 +1,4 @@
-"""Maps in ``.h5ad`` files and zarr stores that are damaged or hold links to other files."""
+"""Maps in ``.h5ad`` files and zarr stores that are damaged, or have links to other files."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the file, beside another one that it must not reach."""
+    """A copy of the file, beside another file to which the tests make links."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(original, "other.h5ad")
     return Path(shutil.copy(original, "map.h5ad"))
 
 
 def instead(where: str, make: Callable[[h5py.File, str], object]) -> Callable[[h5py.File], None]:
-    """Put something in the place of a part of a file."""
+    """Return a function that replaces a part of a file."""
 
     def change(file: h5py.File) -> None:
         del file[where]

@@ -1,4 +1,4 @@
-"""The map in an AnnData, and errors if it is broken."""
+"""The map that is stored in an AnnData, and errors if it is damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def trained(embed):
     return embed(placement="bottleneck")
 
 
-def test_gives_the_stored_embedding(trained):
+def test_its_embedding_is_the_stored_one(trained):
     model = ce.tl.fitted_model(trained)
     assert_allclose(model.transform(trained.to_df()), trained.obsm["X_ce"], atol=1e-6)
     assert_array_equal(model.centers_, trained.uns["ce"]["centers"])
@@ -34,7 +34,7 @@ def test_reading_it_changes_nothing(trained, unchanged):
 @pytest.mark.parametrize(
     ("stored", "key"), [(None, "ce"), ("text of another program", "ce"), (None, "other")]
 )
-def test_a_map_that_is_not_there_is_a_key_error(cells, stored, key):
+def test_a_missing_map_is_a_key_error(cells, stored, key):
     if stored is not None:
         cells.uns[key] = stored
     with pytest.raises(KeyError, match=f"no result '{key}'; run ce.tl.centroid_encoder"):
@@ -49,7 +49,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_map_is_an_error(trained, name):
+def test_a_damaged_map_is_an_error(trained, name):
     adata = ad.AnnData(obs=trained.obs, uns={"ce": copy.deepcopy(trained.uns["ce"])})
     change, words = BROKEN[name]
     change(adata.uns["ce"]["model"])

@@ -1,4 +1,4 @@
-"""A job in three steps, as in the widget: check the input, compute in a thread, write."""
+"""The steps of a job, as the widget calls them: check the input, compute, write the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(job: Any, stop_at: int | None = None) -> list[Report | Progress]:
     return seen
 
 
-def test_a_live_frame_has_the_cells_that_take_part(cells, fast):
+def test_frames_of_a_training_contain_the_kept_cells(cells, fast):
     cells.X[[3, 5]] = np.nan
     job = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast, missing="drop")
     frames: list[Any] = []
@@ -92,7 +92,7 @@ def test_a_notice_that_is_an_error_changes_nothing(cells, fast, unchanged):
 
 
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate", "ingest"])
-def test_a_detached_job_does_not_see_changes_of_the_cells(cells, fast, tool):
+def test_changes_of_the_cells_do_not_affect_a_detached_job(cells, fast, tool):
     make, given = getattr(ce.tl, tool), {"model": fast}
     source: Any = "cell_type"
     if tool == "ingest":

@@ -1,4 +1,4 @@
-"""Errors of several rules against scikit-learn."""
+"""Errors of several rules, compared with those of scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in a fresh process: none is shown twice."""
+"""Messages of a new process: none is shown twice."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def test_messages_are_never_shown_twice(before, out, logged):
         check=True,
     )
     assert (done.stdout.count(INFO), done.stderr.count(INFO)) == (out, 0)
-    # Python shows the warning of each function; so does a configured log.
+    # Python shows the warning of each function once; with logging, the log shows it as well.
     assert (done.stdout + done.stderr).count(WARNING) == 2 * (1 + logged)

@@ -1,4 +1,4 @@
-"""A table of cells from label images, against scikit-image and NumPy."""
+"""Tables of the cells of label images, compared with scikit-image and NumPy."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_regions_have_images_of_their_own_or_share_them() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_axis_of_channels_is_the_one_that_labels_do_not_have(axis: int) -> None:
+def test_the_axis_that_labels_lack_holds_the_channels(axis: int) -> None:
     several = np.stack([IMAGE, IMAGE + 100], axis=axis)
 
     adata = measure(LABELS, {"stack": several})
@@ -130,7 +130,7 @@ def test_axis_of_channels_is_the_one_that_labels_do_not_have(axis: int) -> None:
 
 
 class OnDisk:
-    """An array that is read where it is sliced, as those of HDF5 and zarr are."""
+    """An array that is read when it is sliced, like arrays of HDF5 and zarr."""
 
     def __init__(self, array: np.ndarray, shapes: list[tuple[int, ...]]) -> None:
         self.array, self.shapes = array, shapes
@@ -142,7 +142,7 @@ class OnDisk:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 3])
-def test_each_frame_and_channel_is_read_by_itself(axis: int) -> None:
+def test_frames_and_channels_are_read_one_by_one(axis: int) -> None:
     labels = np.stack([LABELS, 0 * LABELS, np.roll(LABELS, 1, axis=1) * (LABELS != 9)])
     image = np.stack([IMAGE, IMAGE, 2 * IMAGE])
     several = np.stack([image, image + 100], axis=axis)
@@ -202,7 +202,7 @@ def test_input_that_does_not_fit_is_an_error(
         measure(labels, images, **options)
 
 
-def test_empty_labels_and_masks_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_about_empty_labels_and_masks(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "centroid_encoder"):
         adata = measure({"none": 0 * LABELS, "mask": (LABELS > 0).astype(int), "all": LABELS})
 

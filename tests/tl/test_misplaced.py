@@ -1,4 +1,4 @@
-"""The list of misplaced cells: which ones, in which order, and the same ones as in the figure."""
+"""The table of misplaced cells: its rows, their order, and the same cells in the figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("regions", ["voronoi", "decoder"])
 def placed(
     embedding: Any, centers: Any, labels: list[Any], classes: list[Any], split: str = "test"
 ) -> ad.AnnData:
-    """Cells with a result of chosen points and without a map."""
+    """Return cells with a result at given points, without a map."""
     n = len(embedding)
     obs = pd.DataFrame(
         {
@@ -41,12 +41,12 @@ def placed(
 
 @pytest.fixture(scope="module", params=["voronoi", "bottleneck"])
 def trained(request):
-    """Cells of overlapping classes with a result; some without a label, some left out."""
+    """Cells of overlapping classes with a result; some have no label, some are left out."""
     rng = np.random.default_rng(0)
     codes = np.arange(160) % 4
     X = (rng.normal(size=(4, 8))[codes] + rng.normal(size=(160, 8))).astype(np.float32)
     X[10:20] = np.nan
-    # The map sorts its classes; the columns of the table have the order of the categories.
+    # The classes of the map are sorted; those of the table have the order of the categories.
     labels = pd.Categorical.from_codes(np.where(np.arange(160) < 10, -1, codes), list("cadb"))
     adata = ad.AnnData(X, obs=pd.DataFrame({"cell_type": labels}, [f"c{i}" for i in range(160)]))
     model = ce.CentroidEncoder(
@@ -95,7 +95,7 @@ class TestVoronoi:
             # Depth: 1 at the center of the other class; cells on the border are not listed.
             ([[0, 0], [4, 0], [5, 0], [6, 0], [10, 0], [20, 0], [5, 7]], [[0, 0], [10, 0]],
              "aaaaaaa", {"cell4": 1, "cell5": 0.5, "cell3": 1 / 3}),
-            # A border belongs to both sides.
+            # A cell on the border is in its own class.
             ([[5, 0], [5, 0], [5, -3], [5, -3]], [[0, 0], [10, 0]], "abab", {}),
             # Two classes with one center share their region.
             ([[1, 1], [1, 1], [0, 0], [9, 0]], [[0, 0], [0, 0], [10, 0]], "abbb", {"cell3": 8 / 9}),
@@ -155,5 +155,5 @@ class TestErrors:
     def test_of_ingested_cells(self, trained):
         query = trained[20:].copy()
         ce.tl.ingest(query, trained, progress=False)
-        with pytest.raises(ValueError, match="nothing tells which labels are right"):
+        with pytest.raises(ValueError, match="the true ones are unknown"):
             ce.tl.misplaced(query)

@@ -1,4 +1,4 @@
-"""Names of results: those that are allowed come back from ``.h5ad`` and zarr."""
+"""Names of results: files and zarr stores can hold those that are allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED = ["...", ".a", "a.", " ", "nan", "%2F", "~", "X", "0", "日本", "\u00e
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_allowed_names_come_back(tmp_path):
+def test_results_with_allowed_names_can_be_written_and_read(tmp_path):
     adata = ad.AnnData(np.zeros((3, 1), dtype=np.float32))
     for key in map(result_key, ALLOWED):
         adata.obsm[embedding_key(key)] = np.ones((3, 2))

@@ -15,7 +15,7 @@ from centroid_encoder.tl._summary import summary
 
 @pytest.fixture
 def rare(make_cells):
-    """Cells with a class of four cells that are like those of another class."""
+    """Cells with a class of four cells that do not differ from those of another class."""
     adata = make_cells(n_obs=240)
     labels = adata.obs["cell_type"].astype(str)
     labels.iloc[:12:3] = "rare"
@@ -58,7 +58,7 @@ class TestMapAndCrossValidation:
         ce.tl.cross_validate(expected, "cell_type", n_folds=2, model=same, progress=False)
         assert list(expected.obs["ce_cv_own"]) == list(cells.obs["ce_cv_own"])
 
-    def test_of_different_settings_are_told_apart(self, cells, fast, caplog):
+    def test_different_settings_are_warned_of(self, cells, fast, caplog):
         cells.obsm["X_pca"] = cells.X[:, :4]
         ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=fast, progress=False)
         other = ce.CentroidEncoder(hidden=(7,), max_epochs=2)

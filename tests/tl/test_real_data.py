@@ -1,4 +1,4 @@
-"""Real files with unusual content; skipped if there is no data folder."""
+"""Real files with unusual content; the tests are skipped if there is no data folder."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from centroid_encoder.tl._result import StoredCrossValidation, StoredMap, keys_i
 from centroid_encoder.tl._summary import summary
 
 NAMES = ["b", "a", "c"]
-"""Categories that are not sorted."""
+"""Categories in an order that is not alphabetical."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def adata(stored):
 
 
 def names(classes: pd.Index, codes: np.ndarray) -> list[str]:
-    """Names of the classes of codes; empty for −1."""
+    """Return the names of classes by their codes; empty for −1."""
     return np.append(classes, "")[codes].tolist()
 
 
@@ -68,7 +68,7 @@ class TestOrderOfClasses:
         assert names(validated.classes, cells.own) == labels
         assert names(validated.classes, cells.predicted) == adata.obs["ce_cv_label"].tolist()
 
-    def test_keeps_the_place_of_a_class_that_is_no_category_any_more(self, adata):
+    def test_a_class_that_is_not_a_category_keeps_its_place(self, adata):
         selection = adata[adata.obs["cell_type"] != "a"].copy()
         assert read_result(selection, "ce").classes.tolist() == ["a", "b", "c"]
         adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
@@ -86,7 +86,7 @@ def test_held_out_cells_are_read_without_a_cross_validation(adata):
     assert len(read_held_out(adata[:40], "ce").own) == test[:40].sum()
 
 
-def test_there_may_be_no_permutation_test(adata):
+def test_the_permutation_test_can_be_missing(adata):
     del adata.uns["ce_cv"]["permutation"]
     assert StoredCrossValidation.read(adata, "ce").permutation is None
     assert not any("shuffled" in sentence for sentence in summary(adata, "ce"))
@@ -101,7 +101,7 @@ def test_there_may_be_no_permutation_test(adata):
         ("ce", {"centers": np.ones((3, 3))}, "obsm['X_ce'] of (90, 2)"),
         ("ce_cv", {"per_class": None}, ""),
         ("ce_cv", {"confusion": np.ones((2, 3))}, "3 classes, confusion of shape (2, 3)"),
-        ("ce_cv", {"permutation": {"errors": [1]}}, "'observed' is missing"),
+        ("ce_cv", {"permutation": {"errors": [1]}}, "'observed'"),
     ],
 )
 def test_a_damaged_result_is_an_error(adata, name, change, words):
@@ -112,7 +112,7 @@ def test_a_damaged_result_is_an_error(adata, name, change, words):
 
 
 @pytest.mark.parametrize("other", ["text of another program", {"params": {}}, 3])
-def test_an_entry_of_another_program_is_no_result(adata, other):
+def test_an_entry_of_another_program_is_not_a_result(adata, other):
     adata.uns["ce"] = adata.uns["ce_cv"] = other
     assert StoredMap.read(adata, "ce") is None
     assert StoredCrossValidation.read(adata, "ce") is None

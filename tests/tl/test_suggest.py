@@ -1,4 +1,4 @@
-"""The queue of cells to label: which cells, in which order, and why."""
+"""Suggested cells: which ones, in which order, and for which reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def labelled():
 
 
 def few(labelled: ad.AnnData) -> ad.AnnData:
-    """The same cells without a map."""
+    """Return the same cells without a map."""
     return ad.AnnData(labelled.X.copy(), obs=labelled.obs[["truth", "image", "label"]])
 
 
@@ -43,7 +43,7 @@ def test_suggests_cells_without_a_label_between_two_classes(labelled):
     assert len(unsure) >= 18
     margins = unsure["probability"] - unsure["runner_up_probability"]
     assert margins.is_monotonic_increasing
-    # Their classes are those of the map, and they are less sure than most cells without a label.
+    # Their classes are those of the map; their confidence is lower than that of most other cells.
     assert (queue["label"].astype(str) == labelled.obs.loc[queue.index, "ce_label"]).all()
     sure = labelled.obs["ce_confidence"][labelled.obs["label"].isna()]
     assert unsure["probability"].median() < sure.quantile(0.2)
@@ -63,7 +63,7 @@ def test_suggests_typical_cells_without_a_map(labelled):
     queue = ce.tl.suggest(adata, n=4)
     assert queue["reason"].tolist() == ["typical"] * 4
     assert queue[["label", "runner_up", "probability", "runner_up_probability"]].isna().all(None)
-    # One of each class: they are apart, and the typical cells are from different parts.
+    # The classes are separate, so that there is one typical cell of each.
     assert adata.obs.loc[queue.index, "truth"].nunique() == 4
 
 
@@ -75,7 +75,7 @@ def test_typical_cells_are_near_the_middle_of_parts_without_a_label():
     is_labelled = np.zeros(350, dtype=bool)
     is_labelled[:2] = True
     rows = suggestion.typical(points, is_labelled, np.zeros(350, dtype=int), 1, seed=0)
-    # Three clusters, of which the largest has labels.
+    # There are three clusters, and the largest has labels; the next largest is chosen.
     assert codes[rows].tolist() == [1]
     assert np.linalg.norm(points[rows] - middles[1]) < 0.6
 
@@ -122,11 +122,11 @@ def test_does_not_change_the_cells(labelled):
     assert before.uns.keys() == labelled.uns.keys()
 
 
-def test_other_labels_than_those_of_the_map(labelled):
+def test_another_label_column_than_that_of_the_map(labelled):
     adata = labelled.copy()
     adata.obs["since"] = adata.obs["truth"].where(np.arange(300) < 250)
     queue = ce.tl.suggest(adata, n=100, label_key="since")
-    # Fifty cells are left.
+    # Fifty cells have no label in this column.
     assert sorted(queue.index) == sorted(adata.obs_names[250:])
 
 
@@ -156,7 +156,7 @@ def test_errors(labelled):
         ce.tl.suggest(labelled, n=0)
 
 
-def test_cells_are_suggested_when_the_map_is_sure_of_all() -> None:
+def test_cells_are_suggested_even_if_all_probabilities_are_1() -> None:
     points = np.random.default_rng(0).normal(size=(50, 3))
     sure = np.ones(50, dtype=np.float32)
     rows = suggestion.unsure(points, sure, np.zeros(50, dtype=np.intp), 5, 0)

@@ -1,4 +1,4 @@
-"""Features that separate classes: right areas, the same from every storage, few repeats."""
+"""Features that separate classes: their AUROC, any storage, and few features that are alike."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def labels_of(adata: ad.AnnData, table):
     return table["class"].iloc[0], table["other"].iloc[0]
 
 
-def test_areas_and_quantiles_are_those_of_the_labeled_cells(trained):
+def test_auroc_and_quantiles_are_those_of_the_labeled_cells(trained):
     cell = ce.tl.misplaced(trained).index[0]
     table = ce.tl.telling_features(trained, cell, n_features=12)
     assert set(table.index) == set(trained.var_names)
@@ -104,7 +104,7 @@ def test_only_features_of_the_map_are_listed_and_gaps_are_filled(make_cells):
     assert table.drop(columns="value").notna().all(axis=None)
 
 
-def test_a_map_of_principal_components_is_told_by_the_variables(make_cells):
+def test_the_variables_are_listed_for_a_map_of_principal_components(make_cells):
     cells = make_cells()
     cells.obsm["X_pca"] = cells.X[:, :4] * 2
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, device="cpu")
@@ -113,7 +113,7 @@ def test_a_map_of_principal_components_is_told_by_the_variables(make_cells):
     assert set(table.index) <= set(cells.var_names)
 
 
-def test_a_large_class_is_sampled_alike_each_time(make_cells):
+def test_the_sample_of_a_large_class_is_always_the_same(make_cells):
     cells = make_cells(n_classes=2, n_obs=2 * MAX_CELLS + 400, distance=0.5)
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=2, device="cpu")
     ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)

@@ -1,14 +1,16 @@
-"""Train a Centroid-Encoder on an AnnData."""
+"""Training of a Centroid-Encoder on an AnnData."""
 
 from __future__ import annotations
 
 import json
+import numbers
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, draw_seed
@@ -21,17 +23,14 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._gaps import fill_missing
 from centroid_encoder.tl._judging import Codes, Floats, calibration_errors, error_rates, judged
+from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 N_PARTS = 5
-"""Parts of the held-out cells; the calibration for each is fitted to the others."""
+"""Number of parts of the held-out cells; the calibration for each is fitted to the others."""
 
 
 @_run.from_job
@@ -60,31 +59,29 @@ def centroid_encoder(
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
     Networks are trained to map every labeled cell to the mean of its class. Each cell is then
-    placed by the networks that have not seen it: at the mean of the class positions, weighted by
-    its probabilities, plus its scatter within the classes, and always in the Voronoi cell of its
+    placed by the networks that were not trained on it: at the mean of the class positions, weighted
+    by its probabilities, plus its scatter within the classes, and always in the Voronoi cell of its
     predicted class. A part of the labeled cells is held out and never shapes the map; the errors on
     these cells show how much of the picture is real.
 
-    A file opened with ``backed="r"``, a zarr store or a dask array is read in parts; the inputs of
-    the networks are in memory, 100 numbers per cell and network.
+    A file opened with ``backed="r"``, a zarr store or a dask array is read in parts. In memory are
+    only the inputs of the networks, about 100 numbers per cell and network.
 
     Parameters
     ----------
     adata
-        Annotated data, log-normalised for counts. Standardisation is part of the map.
+        Annotated data; counts should be log-normalised. The map standardises the features itself.
     label_key
         Column of ``adata.obs`` with the classes: categorical, string, integer or boolean. Cells
-        without a label are embedded but not trained on.
+        without a label are embedded, but not used for training.
     n_components
         Dimension of the embedding. Default: 2, or that of the `model`.
     placement
-        How a cell is placed: ``"voronoi"``, at the mean of the class positions, weighted by its
-        probabilities, plus its scatter, in the Voronoi cell of its predicted class; or
-        ``"bottleneck"``, as in the paper, by the units in the middle of one network. Default:
-        ``"voronoi"``, or that of the `model`.
+        How a cell is placed: ``"voronoi"`` as described above; ``"bottleneck"``, as in the paper,
+        by the units in the middle of one network. Default: ``"voronoi"``, or that of the `model`.
     use_rep
-        Key of ``adata.obsm`` to learn from instead of the expression matrix. The columns of a
-        DataFrame are identified by their names: `ingest` finds them in any order.
+        Key of ``adata.obsm`` to learn from instead of the expression matrix. In a DataFrame,
+        `ingest` finds the columns by their names, in any order.
     layer
         Key of ``adata.layers`` to learn from instead of ``adata.X``.
     use_raw
@@ -94,7 +91,7 @@ def centroid_encoder(
         is aligned by its index. Default: ``highly_variable`` if there is such a column, like
         scanpy's PCA; None takes all.
     unlabeled_category
-        Category of `label_key` that means "unlabeled", besides NaN.
+        Category of `label_key` that means "unlabeled", like NaN.
     missing
         What to do about cells with NaN or inf: raise an error, leave these cells out
         (``"drop"``), or replace the values by the mean of the training cells (``"mean"``).
@@ -102,15 +99,15 @@ def centroid_encoder(
         Share of the labeled cells to hold out, in [0, 1), stratified by class. Classes with fewer
         than ``1 / test_size`` cells stay in training.
     group_key
-        Column of ``adata.obs`` with donors or batches: each is held out as a whole or not at all,
+        Column of ``adata.obs`` with donors or batches. All cells of a donor are held out, or none,
         so that the held-out error is that of a new donor. Without it, a warning names a column of
         donors, images or wells, if there is one.
     max_cells
-        Number of cells to train on at most. If there are more, a sample with the same share of
-        every class trains, and the other cells are placed like new ones: memory and time of the
-        training do not grow any further. Default: 1,000,000, or ``max_samples`` of the `model`.
+        Largest number of cells to train on. If there are more, the networks are trained on a sample
+        with the same share of every class, and the other cells are placed like new ones: memory and
+        time of the training stop growing. Default: 1,000,000, or ``max_samples`` of the `model`.
     model
-        `CentroidEncoder` with other settings than the default. It is not changed.
+        `CentroidEncoder` with other settings than the default. A copy of it is trained.
     key_added
         Name k for the results in ``obsm[k]``, ``uns[k]`` and ``obs["k_…"]``. Default: ``"ce"``;
         the embedding is then in ``obsm["X_ce"]``.
@@ -138,13 +135,13 @@ def centroid_encoder(
             Voronoi cell it lies; with ``placement="bottleneck"``, the class whose centroid is
             nearest to the decoder's output.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Probability of the predicted class. It is calibrated on the held-out cells: four in
-            five of the cells with 0.8 are right. With ``test_size=0``, it is calibrated on the
-            training cells, each judged by a network that was not trained on it; a single network
-            is then not calibrated, and its probabilities are too high.
+            Probability of the predicted class. It is calibrated on the held-out cells: of the cells
+            with a confidence of 0.8, four in five are predicted correctly. With ``test_size=0``, it
+            is calibrated on the training cells, by networks that were not trained on them; with a
+            single network, it is then not calibrated and too high.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
-            How different the cell is from all training cells: the share of training cells, each
-            judged by the others, that are less novel; NaN with fewer than ten training cells.
+            How different the cell is from all training cells: the share of the training cells that
+            are less different from the others; NaN with fewer than ten training cells.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
             centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
@@ -168,11 +165,11 @@ def centroid_encoder(
 
     Notes
     -----
-    The *k-NN error* (k = 5) is the paper's measure: neighbours among the embedded training cells.
-    A training cell is not its own neighbour.
+    The *k-NN error* (k = 5) is the paper's measure: the class of a cell is predicted by its
+    neighbours among the embedded training cells. A training cell is not its own neighbour.
 
-    Ctrl-C keeps the best state so far, with a warning; before the end of the first epoch it leaves
-    `adata` as it was.
+    After Ctrl-C, the best state so far is kept, with a warning; before the end of the first epoch,
+    `adata` stays as it was.
 
     Examples
     --------
@@ -183,7 +180,7 @@ def centroid_encoder(
     >>> adata.obsm["X_ce"].shape
     (700, 2)
     """
-    del progress, copy  # `from_job` handles them.
+    del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
     check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
@@ -203,13 +200,15 @@ def centroid_encoder(
     held_out = hold_out(cells, test_size, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
-    params = {**cells.params, "test_size": float(test_size), **_run.as_recorded(random_state)}
+    params = {**cells.params, "test_size": float(test_size)}
+    if isinstance(random_state, numbers.Integral):
+        params["random_state"] = int(random_state)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if test_size or several else ())]
     return Training(cells, key, notices, estimator, held_out, params)
 
 
 def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
-    """(n_obs,) mask of the held-out cells."""
+    """Return an (n_obs,) mask of the held-out cells."""
     labeled, held_out = cells.codes >= 0, np.zeros(len(cells.codes), dtype=bool)
     codes = cells.codes[labeled]
     if test_size and cells.groups is not None:
@@ -219,9 +218,9 @@ def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
     lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & ~held_out])
     if lost.any():
         raise InputError(
-            f"every choice of held-out groups of obs[{cells.params['group_key']!r}] takes all "
-            f"cells of a class, here of {listed(cells.classes[lost])}; leave out group_key, or "
-            "mark that class as unlabeled",
+            f"whichever groups of obs[{cells.params['group_key']!r}] are held out, no cell of a "
+            f"class is left, here of {listed(cells.classes[lost])}; leave out group_key, or mark "
+            "that class as unlabeled",
             parameter="group_key",
         )
     return held_out
@@ -229,7 +228,7 @@ def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Training(_run.Job):
-    """A training; `train` and `held_out` are (n_obs,) masks."""
+    """A job that trains a map. `train` and `held_out` are (n_obs,) masks."""
 
     _cells: Cells
     _estimator: CentroidEncoder
@@ -241,7 +240,8 @@ class Training(_run.Job):
         cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
         self.train = (cells.codes >= 0) & ~held_out
-        self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
+        if self._params["missing"] == "mean":
+            self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
         if self._params["test_size"] and small.any():
             by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
@@ -271,7 +271,7 @@ class Training(_run.Job):
         if len(held_out):
             fit.map.calibration = Calibration.fit(found[1], codes[held_out])
         elif not len(fit.unseen):
-            text = "no cell is held out, so that confidence is not calibrated: raise test_size"
+            text = "no cell is held out, so the confidence is not calibrated: raise test_size"
             self.notices.append(text)
         if (crowded := fit.crowded_group()) is not None:
             group, share = crowded
@@ -305,7 +305,11 @@ class Training(_run.Job):
     def _quality(
         self, fit: Fit, embedding: Floats, predicted: Codes, distances: Floats
     ) -> dict[str, Any]:
-        """Errors of the (n_kept,) cells; `distances` are those of the held-out cells."""
+        """Return the errors of training and held-out cells.
+
+        `embedding` and `predicted` are those of the n_kept cells, `distances` those of the held-out
+        cells to the classes.
+        """
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         train, held_out = self.train[self.kept], self.held_out[self.kept]
         nearest = nearest_center(embedding, fit.map.centers)
@@ -327,10 +331,10 @@ class Training(_run.Job):
             for rule in _result.RULES[:3]:
                 per_class[f"{name}_{rule}_error"] = of_classes[rule]
         quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)
-        # The calibration of the map was fitted to these cells. The error is therefore counted on
-        # each fifth of them with a calibration that is fitted to the other four.
+        # The calibration of the map was fitted to all held-out cells. The calibration error of each
+        # part of them is therefore measured with a calibration that is fitted to the other parts.
         if len(own) < N_PARTS:
-            # NaN is the error of no cells.
+            # Without cells, the error is NaN.
             own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
         probabilities = cross_fitted_probabilities(distances, own, parts)

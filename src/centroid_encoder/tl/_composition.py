@@ -1,18 +1,14 @@
-"""How many cells of each class there are in each image, donor or other group."""
+"""Numbers of cells of each class in each image, donor or other group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import label_categories, read_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 def composition(
@@ -32,21 +28,22 @@ def composition(
         Column of ``adata.obs`` with the classes, such as ``"ce_label"`` for the predicted ones.
         Default: the labels of the map.
     key
-        Name of the map, as given to `key_added`. Only without a `label_key`.
+        Name of the map, as given to `key_added`; not with a `label_key`.
 
     Returns
     -------
     DataFrame
-        (n_groups, n_classes) numbers of cells, dtype ``int64``, in the order of the categories. A
-        class without cells has a column of zeros, a group without labelled cells a row of them.
-        Cells without a group or a label are not counted.
+        (n_groups, n_classes) numbers of cells, dtype ``int64``, in the order of the categories. The
+        column of a class without cells and the row of a group without labelled cells are zeros.
+        Cells without a group or without a label are not counted.
 
     Raises
     ------
     KeyError
         If there is no such column or map.
     ValueError
-        If a column has numbers other than integers, which are neither groups nor classes.
+        If a column has fractional numbers, which are neither groups nor classes; or if both a
+        `key` and a `label_key` are given.
 
     Examples
     --------
@@ -72,7 +69,10 @@ def composition(
 
 
 def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
+    """Return a column of ``obs`` as a categorical one."""
     column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
-        raise InputError(f"{parameter}: obs[{name!r}] holds numbers, not names", parameter)
+        raise InputError(
+            f"{parameter}: obs[{name!r}] holds fractional numbers, not names", parameter
+        )
     return pd.Categorical(column.astype(object), label_categories(column))

@@ -1,17 +1,20 @@
-"""Cross-validate a Centroid-Encoder on an AnnData."""
+"""Cross-validation of a Centroid-Encoder on an AnnData, with a permutation test."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import numbers
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import joblib
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -30,16 +33,13 @@ from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._judging import Codes, Judged, Place
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
-from centroid_encoder.tl._summary import missing_classes
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from centroid_encoder.tl._summary import differing_settings, missing_classes
 
 N_FOLDS = 5
 N_WORTHWHILE = 5_000
-"""Cells of all trainings together for which the start of processes, some seconds, pays."""
+"""Cells of all trainings together from which on processes save more time than their start takes."""
 N_COUNTED = 500
-"""Held-out cells on which the error of a permutation is counted."""
+"""Least number of held-out cells on which the error of a permutation is counted."""
 
 
 @_run.from_job
@@ -70,45 +70,48 @@ def cross_validate(
 ) -> CrossValidation:
     """Measure how much of a supervised embedding is real: cross-validation and permutation test.
 
-    Every labeled cell is judged by networks that have not seen it: scaling, centroids, training
-    and calibration use the other folds only. The results are errors with their spread, and for
-    each cell a class and a probability that do not depend on its own label, so that mislabelled
-    cells can be found (see `mislabeled`). The embedding that `centroid_encoder` stored does not
-    change.
+    The class of every labeled cell is predicted by networks that have not seen the cell: scaling,
+    centroids, training and calibration use the other folds only. The results are errors with their
+    spread, and for each cell a class and a probability that do not depend on its own label, so that
+    mislabelled cells can be found (see `mislabeled`). The embedding that `centroid_encoder` stored
+    does not change.
 
     Parameters
     ----------
     adata
         Annotated data, log-normalised for counts. The columns of `mask_var` are read into memory.
     label_key
-        As in `centroid_encoder`. All networks together judge the cells without a label.
+        As in `centroid_encoder`. For a cell without a label, the probabilities of all networks are
+        averaged.
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     n_repeats
-        How many times to divide the cells into folds. Probabilities are averaged.
+        How many times to divide the cells into folds. Probabilities are averaged over them.
     group_key
         Column of ``adata.obs`` with donors or batches: the cells of each are in one fold, so that
         the errors are those of a new donor.
     n_permutations
-        How many times to shuffle the labels and train again, to measure the error by chance: 19
-        for a smallest p value of 0.05, 99 for 0.01. With `group_key`, labels are shuffled within
-        groups or, if each group has one class, between groups.
+        How many times to shuffle the labels and train again, to measure the error that occurs by
+        chance. The smallest possible p value is 0.05 with 19 permutations, 0.01 with 99. With
+        `group_key`, labels are shuffled within groups or, if each group has one class, between
+        groups.
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     max_cells
-        Number of cells that each training uses at most. Default: 1,000,000, or ``max_samples`` of
-        the `model`.
+        Largest number of cells for each training. Default: 1,000,000, or ``max_samples`` of the
+        `model`.
     model
-        As in `centroid_encoder`. Its own ``random_state`` has no effect. Default: the settings of
-        the map of the same labels that is stored under `key_added`, if there is one; otherwise
-        those of `CentroidEncoder`.
+        As in `centroid_encoder`. Its ``random_state`` has no effect. Default: the settings of the
+        map that is stored under `key_added`, if it has the same labels; otherwise those of
+        `CentroidEncoder`.
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     n_jobs
-        How many trainings run at once; −1 is one for each core. The results are the same within
-        rounding. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
+        How many trainings run at once; −1 for one on each core. It changes the results by rounding
+        only. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
     random_state
-        Seed of everything. A run with more repeats or permutations contains those of a shorter run.
+        Seed of folds, permutations and trainings. With the same seed, more repeats or permutations
+        contain those of a run with fewer.
     progress, copy
         As in `centroid_encoder`.
 
@@ -122,7 +125,7 @@ def cross_validate(
         ``adata.obs["ce_cv_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Its probability.
         ``adata.obs["ce_cv_own"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Out-of-fold probability of the cell's own label; NaN for cells without one.
+            Out-of-fold probability of the cell's own label; NaN for cells without a label.
         ``adata.uns["ce_cv"]`` : :class:`dict`
             ``quality`` (mean of each error over all folds, and ``…_sd``, its standard deviation;
             ``calibration_error`` and its 95 % interval, as in `centroid_encoder`); ``errors`` (a
@@ -142,16 +145,17 @@ def cross_validate(
     Notes
     -----
     Errors are shares in [0, 1]: ``knn`` (5 neighbours in the embedding, the paper's measure),
-    ``voronoi``, ``decoder``; ``input_knn``, 5 neighbours in the standardised input space of the
-    same networks (among 10,000 cells, for 2,000 cells of a fold at most), shows what the embedding
-    loses; ``chance`` is the error of always predicting the largest class. With ``balanced_`` every
-    class has the same weight.
+    ``voronoi`` and ``decoder``; ``input_knn`` (5 neighbours in the standardised input space of the
+    same networks, among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how
+    much the embedding loses; and ``chance``, the error of always predicting the largest class. With
+    ``balanced_`` every class has the same weight.
 
-    The calibration of a fold's probabilities is fitted to the out-of-fold distances of the others.
+    The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
+    other folds.
 
-    The permutation test uses the k-NN error of the first repeat, over as many folds as hold 500
-    cells (all of them in small data). It is counted in the same way with the real and with the
-    shuffled labels; for each permutation the networks are trained again.
+    The permutation test compares k-NN errors of the first repeat. They are counted on the first
+    folds that together hold 500 cells (on all folds of small data), in the same way with the real
+    and with the shuffled labels.
 
     ``joblib.parallel_config(backend="dask")``, or ``"ray"``, runs the trainings on a cluster. The
     processes of one machine share the data in memory.
@@ -167,7 +171,7 @@ def cross_validate(
     >>> adata.uns["ce_cv"]["quality"]["knn_error"] < 0.3
     True
     """
-    del progress, copy  # `from_job` handles them.
+    del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
     _run.check_not_replaced(label_key, _result.obs_key(_result.cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
@@ -179,8 +183,9 @@ def cross_validate(
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
     mapped = _result.StoredMap.read(adata, key)
-    if model is None and mapped is not None and mapped.is_of_same_labels(label_key):
-        # The map may be from another machine, which has other devices.
+    trained = mapped if mapped and mapped.model and mapped.ingested_from is None else None
+    if model is None and trained and trained.label_key == label_key:
+        # The map may have been trained on a device that this machine lacks.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
     params = dict(
@@ -188,17 +193,28 @@ def cross_validate(
         n_folds=_possible_folds(cells, n_folds),
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
-        **_run.as_recorded(random_state),
     )
+    if isinstance(random_state, numbers.Integral):
+        params["random_state"] = int(random_state)
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
     job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
-    if mapped is not None and (differing := _result.differing_settings(mapped, params, job.model)):
-        text = f"the map {key!r} is of other settings (against those here): {differing}"
+    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+        text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
     return job
+
+
+def _count(callback: _run.Callback, i: int, n: int, report: Report | None) -> bool:
+    """Call a callback with the number of epochs of all `n` trainings, in training `i`."""
+    step = None
+    if report is not None and report.epoch:
+        n_done, n_total = i * report.n_steps + report.step, n * report.n_steps
+        step = _run.Progress(n_done, n_total, "epoch")
+    _run.check_stop(callback, step)
+    return False
 
 
 def _possible_folds(cells: Cells, n_folds: int | None) -> int:
@@ -215,7 +231,7 @@ def _possible_folds(cells: Cells, n_folds: int | None) -> int:
 
 @dataclass(eq=False)
 class CrossValidation(_run.Job):
-    """A cross-validation by the trainings at `places`, `n_jobs` of them at once."""
+    """A job that runs the trainings at `places`, `n_jobs` of them at once."""
 
     _cells: Cells
     _estimator: CentroidEncoder
@@ -223,7 +239,7 @@ class CrossValidation(_run.Job):
     n_jobs: int | None
     _seed: int
     doubts: list[str]
-    """Notices that are stored with the results."""
+    """Those of the notices that are stored with the results."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -241,42 +257,45 @@ class CrossValidation(_run.Job):
                 by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
                 raise InputError(
                     f"with {self.n_folds} folds{by}, a training would have cells of one class "
-                    "only; too few cells, or groups that are classes"
+                    "only: there are too few cells, or each class is a group"
                 )
 
     def seed_of(self, *place: int) -> int:
-        """Return the seed of a training, which depends on its place alone."""
+        """Return the seed of a training, which depends only on its place and on `_seed`."""
         return int(np.random.SeedSequence(self._seed, spawn_key=place).generate_state(1)[0])
 
     def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
-        """(n,) class, shuffled unless `permutation` is 0, and fold of each cell; −1 for none."""
+        """(n_kept,) class and fold of each cell; −1 without a label.
+
+        The classes are shuffled unless `permutation` is 0.
+        """
         labeled = np.flatnonzero(self._codes >= 0)
         codes, folds = self._codes.copy(), np.full(len(self._codes), -1)
         groups = None if self._groups is None else self._groups[labeled]
         if permutation:
             seed = self.seed_of(permutation)
             codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
-        # No training has this place.
+        # No training has this place, since folds end at n_folds − 1.
         seed = self.seed_of(permutation, repeat, self.n_folds)
         folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
         return codes, folds
 
     @property
     def suitable_jobs(self) -> int:
-        """How many trainings at once are fastest on this machine."""
+        """Number of trainings at once that is fastest on this machine."""
         on_cpu = resolve_device(self._estimator.device).type == "cpu"
         pays = len(self.places) * len(self._codes) >= N_WORTHWHILE
         return int(joblib.cpu_count()) if on_cpu and pays else 1
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
-        """Run all trainings; if one of them is stopped, the cross-validation ends."""
+        """Run all trainings; StoppedTooEarly is raised if the callback stops one of them."""
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
             return self._results_of(dict(_judging.train(*task) for task in self._tasks(callback)))
         found: dict[Place, Judged] = {}
         _run.check_stop(callback, _run.Progress(0, n, "training"))
-        # Ray returns all results at the end.
+        # The backend of Ray can only return all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         kind = "generator_unordered" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
@@ -288,7 +307,7 @@ class CrossValidation(_run.Job):
                 _run.check_stop(callback, _run.Progress(len(found), n, "training"))
         finally:
             if in_turn:
-                # joblib ends its workers; with `close` it would also issue a warning.
+                # An exception in the generator ends joblib's workers; `close` would also warn.
                 with suppress(StoppedTooEarly):
                     results.throw(StoppedTooEarly())
         return self._results_of(found)
@@ -299,27 +318,8 @@ class CrossValidation(_run.Job):
         for i, place in enumerate(self.places):
             codes, folds = self.split(*place[:2])
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
-            numbered = None if callback is None else self._numbered(callback, i)
-            yield place, X, codes, folds == place[2], groups, estimator, classes, numbered
-
-    def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
-        """Return a callback for the training number `i` that counts the epochs of all."""
-        (permutation, repeat, fold), n = self.places[i], len(self.places)
-        name, n_repeats = f"fold {fold + 1} of {self.n_folds}", self._params["n_repeats"]
-        if n_repeats > 1:
-            name = f"repeat {repeat + 1} of {n_repeats}, {name}"
-        if permutation:
-            name = f"permutation {permutation} of {self._params['n_permutations']}"
-
-        def report(epoch: Report | None) -> bool:
-            if epoch is not None:
-                step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
-                numbered = replace(epoch, stage=name, step=step, n_steps=n_steps)
-                epoch = numbered if epoch.epoch else None
-            _run.check_stop(callback, epoch)
-            return False
-
-        return report
+            count = None if callback is None else partial(_count, callback, i, len(self.places))
+            yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
     def _results_of(self, found: Mapping[Place, Judged]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)

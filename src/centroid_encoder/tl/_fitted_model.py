@@ -1,16 +1,14 @@
-"""The map that an AnnData carries."""
+"""The map that is stored in an AnnData."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from anndata import AnnData
 
 from centroid_encoder.core.saved import InvalidStateError, parse_config
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._result import read_map
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> CentroidEncoder:
@@ -19,16 +17,16 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
     Parameters
     ----------
     adata
-        Annotated data, fresh or read from disk.
+        Annotated data after `centroid_encoder` or `ingest`, or a file of it that was read.
     key
-        Key of ``adata.uns``.
+        Name of the map, as given to `key_added`: a key of ``adata.uns``.
     device
-        Where to put the network: ``"auto"`` or a torch device.
+        Device of the networks: ``"auto"`` or a torch device.
 
     Returns
     -------
     CentroidEncoder
-        Its ``transform`` gives the stored embedding of the held-out cells, within rounding.
+        Its ``transform`` returns the stored embedding of the held-out cells, within rounding.
 
     Raises
     ------
@@ -38,12 +36,10 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
         If what is stored there is not a complete map.
     """
     stored = read_map(adata, key)
-    model = stored.model
-    parts = model if isinstance(model, Mapping) else {}
-    if "config" not in parts or not isinstance(parts.get("arrays"), Mapping):
+    if not isinstance(stored.model, Mapping) or not {"config", "arrays"} <= set(stored.model):
         raise InvalidStateError(f"uns[{key!r}]['model'] lacks 'config' or 'arrays'")
-    config = parse_config(parts["config"])
-    fitted = CentroidEncoder.from_state(config, parts["arrays"], device=device)
+    config = parse_config(stored.model["config"])
+    fitted = CentroidEncoder.from_state(config, stored.model["arrays"], device=device)
     if set(stored.classes) != set(fitted.classes_.tolist()) or stored.classes.has_duplicates:
         raise InvalidStateError(f"uns[{key!r}]['classes'] are not the classes of its map")
     return fitted

@@ -1,29 +1,28 @@
-"""Labels predicted by networks that have not seen them: out-of-fold or held-out cells."""
+"""Predictions for labeled cells by networks that were not trained on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from centroid_encoder.tl._summary import differing_settings
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Labeled cells with classes predicted by networks that have not seen their labels."""
+    """Labeled cells, and their classes as predicted by networks that were not trained on them."""
 
     words: str
-    """Kind of cells, for a title."""
+    """Description of the cells, for a title."""
     quality: Mapping[str, Any]
-    """Errors of these cells, and their number ``n``; a selection of cells has fewer."""
+    """Errors of the cells, and their number ``n``, before any selection of cells."""
     rows: NDArray[np.intp]
     """(n_held_out,) rows of the cells."""
     own: NDArray[np.intp]
@@ -34,10 +33,10 @@ class HeldOut:
 
 
 def read_held_out(adata: AnnData, key: str) -> HeldOut:
-    """Read the out-of-fold predictions of all labeled cells, or else those of held-out cells.
+    """Read the predictions of a cross-validation or, without one, those for held-out cells.
 
-    A KeyError if there is neither or a column is missing; a ValueError if no cell was held out, or
-    if the label column has other classes.
+    A KeyError is raised if there is neither, or if a column is missing; an InputError if no cell
+    was held out, or if the label column has other classes.
     """
     validated = _result.StoredCrossValidation.read(adata, key)
     if validated is None:
@@ -54,7 +53,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
     else:
         mapped = _result.StoredMap.read(adata, key)
         words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
-        if mapped and _result.differing_settings(mapped, validated.params, validated.model):
+        if mapped and differing_settings(mapped, validated.params, validated.model):
             words += ", other settings than the map's"
         part, key = f"a part of the cross-validation {key!r}", _result.cv_key(key)
         label_key, classes = validated.label_key, validated.classes

@@ -1,4 +1,4 @@
-"""Send new cells through a map."""
+"""Place new cells in a map that was trained on other cells."""
 
 from __future__ import annotations
 
@@ -6,30 +6,28 @@ import json
 import numbers
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _read, _result
-from centroid_encoder.tl._lazy import LazyMatrix, in_memory
-from centroid_encoder.tl._new_cells import NewCells, Placed, match_features, placed_chunks
+from centroid_encoder.tl._matrix import LazyMatrix, in_memory
+from centroid_encoder.tl._new_cells import NewCells, Placed, placed_chunks, read_new_cells
 from centroid_encoder.tl._read import logger
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 MissingFeatures = Literal["error", "mean"]
 SHIFTED = 0.5
-"""Lower quartile of novelty above which a query is shifted as a whole."""
+"""Lower quartile of the novelty of a query above which it counts as shifted as a whole."""
 LEAST_CELLS = 20
-"""Cells from which a quartile is taken, at least."""
+"""Least number of cells for a warning that they are shifted."""
 
 
 @from_job
@@ -52,21 +50,21 @@ def ingest(
 ) -> Ingestion:
     """Embed and label new cells by a map that was trained on others. Nothing is trained.
 
-    There are two kinds of doubt: between the classes of the map (confidence), and about cells
-    unlike all training cells (novelty). A label is no proof of a class: batches differ, and a map
-    labels cells of a class that it was not trained on as one of its own.
+    A predicted label can be wrong for two reasons: several classes of the map are probable (low
+    confidence), or the cell is unlike all training cells (high novelty), such as a cell of another
+    batch, or of a class that the map was not trained on.
 
-    The cells are placed in chunks: sparse data never become dense as a whole, and files never come
-    into memory as a whole. Chunks of dask arrays are placed by dask's current scheduler, such as
-    the workers of a cluster; only the results come back.
+    The cells are placed in chunks: sparse data never become dense as a whole, and files are never
+    in memory as a whole. Chunks of dask arrays are placed by dask's current scheduler, such as the
+    workers of a cluster; only the results are returned.
 
     Parameters
     ----------
     adata
-        Annotated data of the new cells, the query: normalised like the reference.
+        Annotated data of the new cells (the query), normalised like the reference.
     reference
-        The map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
-        the path of a ``.safetensors`` or ``.h5ad`` file, or of a ``.zarr`` store.
+        The map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or the path of a
+        ``.safetensors`` file, an ``.h5ad`` file or a ``.zarr`` store.
     key
         Name of the map in the reference, as given to `key_added`.
     layer
@@ -77,20 +75,20 @@ def ingest(
     use_raw
         Take the query's values from ``adata.raw``; by default where the reference had them.
     missing
-        How to treat genes that the map uses and the query lacks, and NaN: raise an error, or
-        replace them by the mean of the training cells (``"mean"``).
+        What to do about NaN, and about genes that the map uses and the query lacks: raise an error
+        (``"error"``), or use the mean of the training cells (``"mean"``).
     max_missing
-        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]. A query that
-        lacks more is an error. A cell that lacks more, NaN included, is ``"unassigned"``, and its
-        place, confidence and novelty are NaN; so is a cell without any value in any case.
+        With ``missing="mean"``, the share of the map's genes that may be missing, in [0, 1]. If the
+        query lacks more, an error is raised. If a cell lacks more, NaN included, or has no value at
+        all, it is ``"unassigned"``, and its place, confidence and novelty are NaN.
     min_confidence
-        Cells of lower confidence are ``"unassigned"`` (missing, where classes are no strings). By
-        default every cell gets the best guess.
+        Cells of lower confidence are ``"unassigned"`` (missing, if the classes are not strings). By
+        default, every cell gets its most probable class.
     max_novelty
         Cells of higher novelty are ``"unassigned"`` as well.
     key_added
-        Name for the results. Default: `key`. A map that was trained on the same cells is replaced,
-        with a warning.
+        Name for the results. Default: `key`. A map of that name that was trained on these cells is
+        replaced, with a warning.
     device
         Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``, or the device of a
         `CentroidEncoder`.
@@ -114,10 +112,10 @@ def ingest(
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"query"``.
         ``adata.uns["ce"]`` : :class:`dict`
-            ``params``, with the origin of the map as ``ingested_from`` and ``novelty_quartile``,
-            the novelty that three in four cells exceed (0.25 for cells like the training cells);
-            ``classes``, ``centers`` and ``model`` of the reference, so that the query carries the
-            map as well.
+            ``params``, with the name of the reference as ``ingested_from``, and
+            ``novelty_quartile``, the novelty that three in four cells exceed (0.25 for cells like
+            the training cells); ``classes``, ``centers`` and ``model`` of the reference, so that
+            the query can be a reference as well.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
             Colours of the classes, if the reference has some.
 
@@ -126,26 +124,28 @@ def ingest(
     KeyError
         If the reference has no map under that key, or if a layer or representation is missing.
     OSError
-        If there is no such file, or if a folder is no zarr store of an AnnData or contains a link.
+        If there is no such file, or if a folder is not a zarr store of an AnnData, or has a link.
     InvalidStateError
         If what is stored is not a complete map.
     ValueError
         If a file is damaged, if genes are missing (the message says how many, and which), if the
-        query looks like raw counts and the training data were no whole numbers, or if values
-        cannot be used. `adata` is then as it was.
+        query looks like raw counts but the training data did not, or if values cannot be used.
+        `adata` then stays as it was.
 
     Notes
     -----
-    Genes are matched by name, in any order, and where that fails without regard to case. Other
-    genes of the query are ignored; genes of weight 0 in the map may be missing. A map without
-    names, such as one of a representation, needs the same number of columns.
+    Genes are matched by name, in any order; if some are not found, without regard to case. Other
+    genes of the query are ignored; genes of weight 0 in the map may be missing. For a map without
+    names, such as one of a representation, the query must have the same number of columns.
 
-    A cell's results depend on that cell and on the genes that the whole query lacks, not on other
-    cells, their order or chunks. A gene that the query lacks counts as the mean
-    of the training cells, also for novelty.
+    The results of a cell depend on that cell and on the genes that the whole query lacks, not on
+    other cells, their order or the chunks. A gene that the query lacks counts as the mean of the
+    training cells, also for novelty.
+
     In 22 of 27 queries without a warning of a shift, ``max_novelty=0.92`` flagged at most 10 % of
-    the known cells; in the others, up to 15 %. It flagged at least 80 % of the unknown cells in all
-    14 of them where some threshold could at that price (``python -m benchmarks.doubts``).
+    the cells of known classes; in the others, up to 15 %. In 14 of them, some threshold flags at
+    least 80 % of the cells of unknown classes at that price, and 0.92 did so in all 14
+    (``python -m benchmarks.doubts``).
 
     Examples
     --------
@@ -176,24 +176,21 @@ def ingest(
         text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
         raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    if use_rep is None and layer is None and not use_raw:
-        use_rep, layer = known.source.get("use_rep"), known.source.get("layer")
-        use_raw = "use_raw" in known.source
-    X, where, names = _read.read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
-    X = _read.opened(X, where)
+    source: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
+    if source == {"use_rep": None, "layer": None, "use_raw": False}:
+        source = dict(known.source)
     allowed = float(max_missing) if missing == "mean" else None
-    index, notices = match_features(known.model, X.shape[1], names, where, allowed)
+    cells, notices = read_new_cells(adata, known.model, source, allowed)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
-        text = f"the result {key_added!r}, which was trained on these cells, is replaced"
+        text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    cells = NewCells(X, adata.obs_names, where, known.model, index, allowed)
     return Ingestion(cells, key_added, notices, known, float(min_confidence), float(max_novelty))
 
 
 @dataclass(eq=False)
 class Ingestion(Job):
-    """Sending new cells through a map.
+    """A job that places new cells in a map.
 
     `origin` is the name of the reference, ``uns[key]["params"]["ingested_from"]``; it may be
     changed before the job runs.
@@ -209,14 +206,12 @@ class Ingestion(Job):
         self.origin = self._known.origin
 
     def _compute(self, callback: Callback) -> Results:
-        """Send the cells through the map, a part at a time."""
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
         self._check_counts(in_memory(X[:1000]))
-        parts = placed_chunks(cells, X) if is_dask else cells.placed(X)
         found, n_done = [], 0
-        for part in parts:
+        for part in placed_chunks(cells, X) if is_dask else cells.placed(X):
             found.append(part)
             n_done += len(part)
             if callback(Progress(n_done, n)) and n_done < n:
@@ -224,7 +219,7 @@ class Ingestion(Job):
         return self._results_of(np.concatenate(found))
 
     def _check_counts(self, x: Any) -> None:
-        """Compare the first cells with the training cells: either may hold raw counts."""
+        """Refuse raw counts for a map of other values; add a notice in the opposite case."""
         index, where = self._cells.index, self._cells.where
         x = x if index is None else x[:, index[index >= 0]]
         counts = self._known.model.trained_on_counts_
@@ -240,7 +235,8 @@ class Ingestion(Job):
             self.notices.append(text)
 
     def _results_of(self, placed: Placed) -> Results:
-        known, key, classes = self._known, self.key, self._known.classes
+        known, key, model = self._known, self.key, self._known.model
+        classes = pd.Index(model.classes_.tolist())
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
             text = f"{n_unusable} cells lack more of the map's features than max_missing="
@@ -251,13 +247,15 @@ class Ingestion(Job):
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
-        index, used = self._cells.index, known.model.feature_weights_ > 0
+        index, used = self._cells.index, model.feature_weights_ > 0
+        reference = {"label_key": known.label_key, **known.source}
         params: dict[str, Any] = {
             "ingested_from": self.origin,
             "label_key": _result.obs_key(key, "label"),
             "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,
+            **{f"reference_{name}": str(value) for name, value in reference.items() if value},
         }
         colors = known.colors
         doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
@@ -276,10 +274,9 @@ class Ingestion(Job):
                     "like the training cells; to remove the difference of batches, integrate both "
                     "before training (Harmony, scVI, scANVI)"
                 )
-        params |= {f"reference_{name}": value for name, value in known.source.items()}
-        config, arrays = known.model.to_state()
-        model = {"config": json.dumps(config), "arrays": arrays}
-        stored = _result.StoredMap(params, classes, known.model.fitted_map.centers, model=model)
+        config, arrays = model.to_state()
+        state = {"config": json.dumps(config), "arrays": arrays}
+        stored = _result.StoredMap(params, classes, model.fitted_map.centers, model=state)
         uns: dict[str, Any] = {key: stored.to_uns()}
         if colors is not None:
             uns[_result.colors_key(_result.obs_key(key, "label"))] = colors

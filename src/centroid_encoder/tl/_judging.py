@@ -1,4 +1,4 @@
-"""Judging of cells that shaped nothing: trainings without them, and their errors."""
+"""Training without the held-out cells of a fold, and the errors of these cells."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.quality import knn_predict, nearest_center
 from centroid_encoder.core.reports import Report
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._gaps import fill_missing
+from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._result import CALIBRATION_ERRORS
 
 Codes = NDArray[np.intp]
 Floats = NDArray[np.float32]
 N_REFERENCE, N_QUERIES = 10_000, 2_000
-"""Largest numbers of reference and query cells for neighbours in the full input space."""
+"""Largest numbers of training and held-out cells for neighbours in the full input space."""
 
 Place = tuple[int, int, int]
-"""Permutation (0 for the real labels), repeat and fold of a training."""
+"""Numbers of the permutation (0 for the real labels), the repeat and the fold of a training."""
 Judged = tuple[pd.DataFrame, Floats]
-"""Misses of the cells of a fold by each rule, with the rows of the cells as index; and distances to
-the classes of these cells and then of all without a label, inf for classes not trained on."""
+"""Results of a fold: a table of whether each rule errs for each held-out cell, whose index is the
+rows of the cells; and the (n, M) distances to the classes, first of these cells and then of all
+cells without a label; inf for classes without training cells."""
 
 
 def judged(fit: Fit, index: Codes) -> tuple[Floats, Floats]:
-    """(n, m) embedding of the rows at an index, and their (n, K) distances to the classes."""
+    """Return the (n, m) embedding of some rows, and their (n, K) distances to the classes."""
     none = (np.empty((0, n), np.float32) for n in (fit.map.n_components, len(fit.known)))
     embedding, distances = map(np.concatenate, zip(none, *fit.judge(index), strict=True))
     return embedding, distances
@@ -47,10 +48,10 @@ def judged(fit: Fit, index: Codes) -> tuple[Floats, Floats]:
 def error_rates(
     wrong: pd.DataFrame, codes: Codes, n_classes: int
 ) -> tuple[dict[str, float], pd.DataFrame]:
-    """Errors by each rule, also with equal weight for every class, and the (M,) of each class.
+    """Return the error of each rule, also with equal weight for every class, and a table by class.
 
-    `wrong` has the misses of (n,) cells by each rule; NaN for cells that it was not applied to.
-    The rule ``"chance"`` predicts the largest class.
+    `wrong` has a column for each rule: whether it errs for each of (n,) cells, NaN for cells to
+    which it was not applied. The rule ``"chance"`` predicts the largest class.
     """
     per_class = wrong.astype(float).groupby(codes).mean().reindex(range(n_classes))
     balanced = per_class.drop(columns="chance").mean().add_prefix("balanced_")
@@ -61,7 +62,7 @@ def error_rates(
 def calibration_errors(
     confidence: NDArray[np.floating], before: NDArray[np.floating], right: NDArray[np.bool_]
 ) -> dict[str, float]:
-    """Expected calibration error with its interval, and the error before calibration."""
+    """Return the `CALIBRATION_ERRORS` of (n,) confidences after and `before` calibration."""
     error = expected_calibration_error(confidence, right), expected_calibration_error(before, right)
     interval = calibration_error_interval(confidence, right)
     return dict(zip(CALIBRATION_ERRORS, error + interval, strict=True))
@@ -77,12 +78,12 @@ def train(
     classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
 ) -> tuple[Place, Judged]:
-    """Train on the labeled cells that are not held out, and judge those that are.
+    """Train on the labeled cells that are not held out, and predict the classes of the others.
 
-    With shuffled labels, only the k-NN rule judges them.
+    With shuffled labels, only the k-NN rule is applied.
     """
     trains = (codes >= 0) & ~held_out
-    # scikit-learn must not send parts of a training to the backend that runs the training.
+    # Otherwise scikit-learn would use the joblib backend that runs this training.
     with joblib.parallel_config("sequential"):
         filled, known = fill_missing(X, trains), np.where(trains, codes, -1)
         fit = estimator.fit_codes(filled, known, classes, groups=groups, callback=callback)
@@ -113,9 +114,9 @@ def train(
 def pooled(
     repeats: list[list[Judged]], codes: Codes, n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
+    """Return (n_kept, M) out-of-fold probabilities, and (n_kept,) confidences before calibration.
 
-    All networks together judge the unlabeled cells.
+    Both are means over the repeats; those of an unlabeled cell are means over the folds as well.
     """
     probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
     for folds in repeats:

@@ -1,27 +1,25 @@
-"""A table of cells, measured in label images."""
+"""Measure the cells of label images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 SHAPES = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent"]
 MORE = ["equivalent_diameter_area", "feret_diameter_max", "perimeter", "solidity"]
 CHUNK = 1_000
-"""Cells whose shapes are measured at once, in about a second."""
+"""Number of cells whose shapes are measured by one task, in about a second."""
 MASK = "Number the parts of a mask with skimage.measure.label"
 
 
@@ -37,66 +35,69 @@ def measure(
     quantiles: float | Sequence[float] = (),
     progress: bool = True,
 ) -> AnnData:
-    """Measure the cells of label images: a table of their shapes, positions and intensities.
+    """Make a table of the shapes, positions and intensities of the cells in label images.
 
-    Images may be NumPy or dask arrays or anything else that is sliced like them. They are read
-    frame by frame and channel by channel. Many cells are measured in several processes.
+    Images may be NumPy or dask arrays, or anything else that is sliced like them. They are read
+    frame by frame and channel by channel. More than 5,000 cells of a frame are measured in several
+    processes.
 
     Parameters
     ----------
     labels
-        Label image of shape (y, x) or (z, y, x): integers, one for each cell, 0 for background.
-        For several regions (nuclei and cell bodies, or many images) a mapping from their names to
-        label images.
+        Label image of shape (y, x) or (z, y, x): one integer for each cell, 0 for the background.
+        For several label images (of nuclei and cell bodies, or of many fields of view), a mapping
+        from their names to the images.
     images
-        Intensities of the same pixels: an image of the same shape or with one more axis, that of
-        the channels; or a mapping from names of channels to images. Where regions have images of
-        their own, a mapping from the names of the regions to such mappings.
+        Intensities of the same pixels: an image of the same shape, or with one more axis for the
+        channels; or a mapping from names of channels to such images. If each label image has its
+        own intensities, a mapping from the names of the label images to such mappings.
     spacing
-        Distance of two pixels, one number or one for each axis of space, in the order of the axes.
-        Where regions differ, a mapping from their names. Default: 1.
+        Distance of two pixels: one number, or one for each axis of space, in the order of the axes.
+        If it differs between label images, a mapping from their names. Default: 1.
     unit
-        Unit of `spacing`, such as ``"um"``; it becomes part of the names. Default: px.
+        Unit of `spacing`, such as ``"um"``; it is a part of the names of shapes. Default: px.
     channel_axis
         Axis of the images that holds the channels. Default: the one that the labels do not have.
     time_series
-        Whether the first axis of the labels, and of the images beside channels, is time. Each cell
-        of each frame then has a row of its own.
+        Whether the first axis of the labels, and the first axis of the images other than that of
+        the channels, is time. The table then has a row for each cell in each frame.
     properties
-        More shapes: ``"equivalent_diameter_area"``, ``"feret_diameter_max"``, ``"solidity"``, and
-        in two dimensions ``"perimeter"``.
+        More shapes to measure: ``"equivalent_diameter_area"``, ``"feret_diameter_max"``,
+        ``"solidity"``, and in two dimensions ``"perimeter"``.
     quantiles
-        Quantiles of the intensities of a cell, as shares in [0, 1]; 0.5 is the median.
+        Quantiles of the intensities of each cell, as shares in [0, 1]; 0.5 is the median.
     progress
         Whether to show a progress bar.
 
     Returns
     -------
     AnnData
-        One row for each cell (and frame), in the order of regions, frames and labels.
+        One row for each cell (and frame), in the order of label images, frames and labels.
 
         ``X`` : dtype ``float32``
             Shapes as :func:`skimage.measure.regionprops` defines them: ``area``,
             ``axis_major_length``, ``axis_minor_length``, ``eccentricity``, ``extent`` and
-            `properties`; in three dimensions ``volume`` and no eccentricity. The unit is part of
-            the name, such as ``area_um2``. Then for each channel the mean, the standard deviation
-            and the quantiles of its finite pixels: ``DAPI_mean``, ``DAPI_std``, ``DAPI_q50``; NaN
-            where there are none. Without a name, a channel is called ``intensity``.
+            `properties`; in three dimensions ``volume`` instead of area, and no eccentricity. The
+            unit is part of the name, such as ``area_um2``. Then, for each channel, the mean, the
+            standard deviation and the quantiles of the finite pixels of the cell: ``DAPI_mean``,
+            ``DAPI_std``, ``DAPI_q50``; NaN if there are none. A channel without a name is called
+            ``intensity``.
         ``var["channel"]``, ``var["property"]``, ``var["unit"]`` : dtype ``category``
             The parts of these names; shapes have no channel.
         ``obs["region"]`` : dtype ``category``, ``obs["label"]`` : dtype ``int64``
-            Name of the labels (``"labels"`` without a name) and value of the cell in them. With
+            Name of the label image (``"labels"`` if it has none), and value of the cell in it. With
             `time_series`, also ``obs["frame"]`` : dtype ``int64``.
         ``obsm["spatial"]`` : dtype ``float64``
-            Center of each cell, x, y(, z), in `unit`.
+            Center of each cell: x, y and, in three dimensions, z, in `unit`.
         ``uns["spatialdata_attrs"]``, ``uns["measure"]``
-            The columns of ``obs`` that join the table to label images, as in SpatialData; and
-            `unit` and the `spacing` of each region.
+            The columns of ``obs`` that join the table to label images, as in SpatialData; and the
+            `unit` and the `spacing` of each label image.
 
     Raises
     ------
     ValueError
-        If labels are negative or no integers, if images do not fit, or if there are no cells.
+        If labels are negative or not integers, if the shapes of images and labels do not fit
+        together, or if there are no cells.
 
     Examples
     --------
@@ -114,9 +115,10 @@ def measure(
 
 @dataclass(eq=False)
 class Measurement:
-    """The measuring of cells as a job, with the parameters of `measure`.
+    """A job that measures cells, with the parameters of `measure`.
 
-    Making it checks the input and reads no pixel. `channels` may be renamed before `table`.
+    The constructor checks the input without reading pixels. `channels` may be renamed before
+    `table` is called.
     """
 
     labels: Any
@@ -155,7 +157,7 @@ class Measurement:
             self._shapes.remove("eccentricity")
 
     def _region(self, name: Any, labels: Any, images: Any) -> tuple[Any, list[float], Any]:
-        """Return a label image, its spacing, and a dictionary of what reads each channel."""
+        """Return a label image, its spacing, and a function for each channel that reads a frame."""
         text = f"labels {name!r} must be integers, one for each cell; got {labels.dtype}. {MASK}"
         _check(labels.dtype.kind in "iu", text, "labels")
         shape, ndim = tuple(labels.shape), len(labels.shape) - self.time_series
@@ -193,7 +195,7 @@ class Measurement:
                 step(None)
                 pixels = _read(labels, frame).astype(np.int64, copy=False)
                 codes, found = pd.factorize(pixels.ravel(), sort=True)
-                # The background has the code 0, even where there is none.
+                # The code 0 is reserved for the background, even if there is none.
                 codes, found = codes.reshape(pixels.shape) + (0 not in found), found[found != 0]
                 lowest = found.min(initial=0)
                 _check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
@@ -223,8 +225,6 @@ class Measurement:
 
     def table(self) -> AnnData:
         """Return the cells that `run` measured."""
-        from anndata import AnnData
-
         tables, arrays, centers = (list(parts) for parts in zip(*self._parts, strict=True))
         obs, X, unit = pd.concat(tables), np.concatenate(arrays), self.unit or "px"
         regions = list(obs["region"].unique())
@@ -250,7 +250,7 @@ class Measurement:
 
 
 def _read(image: Any, frame: int | None, axis: int | None = None, index: int = 0) -> NDArray[Any]:
-    """Read a frame, and of several channels the one at an index of their axis."""
+    """Read a frame of an image; of several channels, read the one at an index of the `axis`."""
     where: list[Any] = [slice(None)] * len(image.shape)
     if axis is not None:
         where[axis] = index
@@ -262,33 +262,33 @@ def _read(image: Any, frame: int | None, axis: int | None = None, index: int = 0
 def _statistics(
     codes: NDArray[np.int64], pixels: NDArray[Any], shares: Sequence[float] = ()
 ) -> NDArray[np.float64]:
-    """Return the mean, the standard deviation and the quantiles of the finite pixels of cells."""
-    n, inside = codes.max(), (codes > 0) & np.isfinite(pixels)
-    cells, values = codes[inside] - 1, pixels[inside].astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        counts = np.bincount(cells, minlength=n)
-        mean = np.bincount(cells, values, n) / counts
-        std = np.sqrt(np.bincount(cells, (values - mean[cells]) ** 2, n) / counts)
-    if not shares:
-        return np.column_stack([mean, std])
-    quantiles = pd.Series(values).groupby(cells).quantile(shares).unstack()
-    return np.column_stack([mean, std, quantiles.reindex(range(n), columns=shares)])
+    """Return the mean, standard deviation and quantiles of the finite pixels of each cell.
+
+    `codes` are the pixels of the label image, from 1 to n_cells, and `shares` are the quantiles;
+    the shape is (n_cells, 2 + n_shares).
+    """
+    inside = (codes > 0) & np.isfinite(pixels)
+    values = pd.Series(pixels[inside].astype(np.float64)).groupby(codes[inside])
+    columns = [values.mean(), values.std(ddof=0), *(values.quantile(share) for share in shares)]
+    table = pd.concat(columns, axis=1).reindex(range(1, codes.max() + 1))
+    return np.asarray(table)
 
 
 def _measured(
     codes: NDArray[np.int64], properties: list[str], spacing: list[float]
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Measure shapes, some cells at a time, and many cells in several processes."""
+    """Measure the shapes of `CHUNK` cells at a time, and those of many cells in processes."""
     from scipy.ndimage import find_objects
     from skimage.measure import regionprops_table
 
-    # Cells that are close along the longest axis lie in a small part of the image.
+    # The cells of a chunk are neighbors along the longest axis, so that only a part of the image is
+    # read.
     axis = int(np.argmax(codes.shape))
     ends = np.array([(box[axis].start, box[axis].stop) for box in find_objects(codes)])
     chunks = np.array_split(np.argsort(ends[:, 0]), -(-len(ends) // CHUNK))
 
     def part(cells: NDArray[np.intp]) -> Any:
-        """Return the part of the image with these cells, without the others."""
+        """Return the part of the image with these cells; all others are background."""
         kept = np.zeros(len(ends) + 1, dtype=np.int32)
         kept[cells + 1] = cells + 1
         return kept[codes.take(range(ends[cells, 0].min(), ends[cells, 1].max()), axis)]

@@ -1,36 +1,32 @@
-"""Cells whose label looks wrong to networks that have not seen it."""
+"""Cells whose label is improbable by networks that were not trained on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.DataFrame:
     """List the cells that look mislabelled, worst first.
 
-    The networks that were trained without a cell give its own label a probability of at most
-    `max_own`, and predict another class. Cells of classes that the data do not separate are listed
-    as well, mostly towards the end. `adata` is not changed.
+    A cell is listed if the networks that were trained without it predict another class, and give
+    its own label a probability of at most `max_own`. Cells of classes that the data do not separate
+    are listed as well, mostly towards the end. `adata` is not changed.
 
     Parameters
     ----------
     adata
         Annotated data after `cross_validate`.
     key
-        Its ``key_added``.
+        Name of the result, as given to `key_added` of that function.
     max_own
-        Largest out-of-fold probability of the cell's own label, in [0, 1]. 1 lists every cell
-        with another predicted class.
+        Largest out-of-fold probability of the cell's own label, in [0, 1]. With 1, all cells with
+        another predicted class are listed.
 
     Returns
     -------
@@ -38,11 +34,11 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
         One row for each cell, under its name in ``obs_names``, with the columns
 
         ``label``, ``predicted`` : dtype ``category``
-            Its own class, and the out-of-fold predicted class.
+            The label of the cell, and its out-of-fold predicted class.
         ``confidence``, ``own`` : dtype ``float32``
-            Probability of the predicted and of its own class.
+            Probabilities of the predicted class and of the label.
 
-        Sorted by how many times more probable the predicted class is.
+        Sorted by ``confidence / own``, the largest first.
 
     Raises
     ------

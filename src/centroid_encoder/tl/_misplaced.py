@@ -1,11 +1,10 @@
-"""Cells that lie in the region of another class than their own."""
+"""Labeled cells that lie in the region of another class."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
@@ -13,26 +12,23 @@ from centroid_encoder.core.quality import misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._result import Regions, check_trained, read_result
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
     """List the labeled cells that lie in another class's region, worst first.
 
     These are mislabelled cells, and cells of classes that the data do not separate. With
-    ``placement="bottleneck"`` the label of a training cell draws it towards its class, so that
-    the misplaced held-out cells are better evidence. `adata` is not changed.
+    ``placement="bottleneck"``, the network that places a training cell was trained on its label, so
+    that a misplaced held-out cell is better evidence of a wrong label. `adata` is not changed.
 
     Parameters
     ----------
     adata
         Annotated data after `centroid_encoder`.
     key
-        Its ``key_added``.
+        Name of the result, as given to `key_added` of that function.
     regions
-        ``"voronoi"``: cells of the class centers; ``"decoder"``: the predicted classes in
-        ``obs["ce_label"]``, which are the same without a bottleneck.
+        ``"voronoi"``: the Voronoi cells of the centers; ``"decoder"``: the regions of the predicted
+        classes in ``obs["ce_label"]``, which are the same without a bottleneck.
 
     Returns
     -------
@@ -40,26 +36,26 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         One row for each misplaced cell, under its name in ``obs_names``, with the columns
 
         ``label``, ``region`` : dtype ``category``
-            Its own class, and the class in whose region it lies.
+            The label of the cell, and the class in whose region it lies.
         ``split`` : dtype ``category``
             ``"train"`` or ``"test"``.
         ``depth`` : dtype ``float64``
-            How far inside that region, in (0, 1]: 1 − (distance to that class's center) /
-            (distance to its own class's); near 0 at the border, 1 at the other's center. For
-            ``"decoder"`` the distances are those that the prediction compares.
+            How far the cell lies inside that region, in (0, 1]: 1 − (distance to the center of the
+            region) / (distance to the center of its own class); near 0 at the border, 1 at the
+            center. For ``"decoder"``, the distances are those by which the class is predicted.
 
         Cells of equal depth are in the order of ``obs_names``. Cells without a label, and cells
-        left out for missing values, are never listed.
+        left out for missing values, are not listed.
 
     Raises
     ------
     KeyError
         If there is no result under that key, or if a part of it is missing.
     ValueError
-        If the labels are not those of the result, if `ingest` predicted them, or if `regions` is
-        not valid.
+        If the label column has changed since the training, if `ingest` predicted the labels, or if
+        `regions` is not valid.
     InvalidStateError
-        If the regions are those of the decoder and the stored map is not complete.
+        If `regions` is ``"decoder"`` and the stored map is not complete.
 
     Examples
     --------
@@ -79,7 +75,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         distances = cdist(embedding, result.centers)
     else:
         model = fitted_model(adata, key)
-        # The columns of the distances of the map are its sorted classes.
+        # The columns of the distances are the classes of the model, which are sorted.
         columns = pd.Index(model.classes_.tolist()).get_indexer(result.classes)
         distances = model.fitted_map.distances(embedding)[:, columns]
     own, found, at = result.codes[rows], regions_found[rows], np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""What a computation reads from an AnnData: a matrix, labels and groups, checked first."""
+"""Read a matrix, labels and groups from an AnnData, and check them before a computation."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
-from centroid_encoder.tl._gaps import count_gaps, describe_gaps
-from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, usable
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from centroid_encoder.tl._matrix import (
+    LazyMatrix,
+    count_gaps,
+    describe_gaps,
+    in_memory,
+    is_lazy,
+    usable,
+)
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
@@ -34,21 +38,21 @@ class Cells:
     """The cells of an AnnData; rows of `X` are the `kept` cells, other arrays have all cells."""
 
     X: Matrix | Lazy
-    """(n_kept, d) dense, CSR, or not in memory; one in memory may be the AnnData's own."""
+    """(n_kept, d) dense, CSR, or not in memory; a matrix in memory may be the AnnData's own."""
     obs_names: pd.Index
     names: NDArray[np.object_] | None
     """(d,) names of the features; None for a representation without names."""
     codes: NDArray[np.intp]
-    """(n_obs,) indices into `classes`; −1 for cells without a label or left out."""
+    """(n_obs,) indices into `classes`; −1 for cells that have no label or are left out."""
     classes: pd.Index
-    """Classes with at least one cell, sorted."""
+    """(M,) sorted classes that have at least one cell."""
     categories: pd.Index
     """All categories of the label column, in their order."""
     groups: NDArray[np.intp] | None
     """(n_obs,) indices into `group_names`; None without groups."""
     group_names: pd.Index
     kept: NDArray[np.bool_]
-    """(n_obs,) cells that take part; the others have missing values."""
+    """(n_obs,) mask of the cells that take part; the others have missing values."""
     params: Mapping[str, Any]
     """Arguments that are not None."""
     notices: tuple[str, ...]
@@ -61,17 +65,17 @@ class Cells:
 
     @property
     def class_labels(self) -> NDArray[Any]:
-        """(M,) `classes` as an array of plain values."""
+        """(M,) `classes` as an array of strings, integers or booleans."""
         return np.asarray(self.classes.tolist())
 
     def spread(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Return (n_obs, …) values from those of the kept cells; NaN for the others."""
+        """Return values of all cells, (n_obs, …), from those of the kept cells; NaN for others."""
         spread = np.full((len(self.kept), *values.shape[1:]), np.nan, dtype=np.float32)
         spread[self.kept] = values
         return spread
 
     def labels_of(self, codes: NDArray[np.intp]) -> pd.Categorical:
-        """Return (n_obs,) labels from (n_kept,) codes, in the order of the categories."""
+        """Return (n_obs,) labels from (n_kept,) codes; missing for cells that are left out."""
         spread = np.full(len(self.kept), -1)
         spread[self.kept] = self.categories.get_indexer(self.classes)[codes]
         return pd.Categorical.from_codes(spread, self.categories)
@@ -92,7 +96,7 @@ def read_cells(
 ) -> Cells:
     """Read and check the cells of an AnnData; parameters are those of `tl.centroid_encoder`.
 
-    A matrix that is not in memory is loaded, or with `by_parts` becomes a `LazyMatrix`.
+    A matrix that is not in memory is loaded or, with `by_parts`, becomes a `LazyMatrix`.
     """
     if not adata.n_obs:
         raise InputError("adata has no cells")
@@ -101,35 +105,19 @@ def read_cells(
     check_choice("missing", missing, Missing)
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
-    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
-    columns = None
-    if use_rep in (None, "X"):
-        columns = mask_columns(adata.raw if use_raw else adata, mask_var)
-    elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
-        raise InputError("use_rep excludes mask_var", parameter="use_rep")
-    if columns is not None and names is not None:
-        names = names[columns]
-    if is_lazy(X):
-        text = "    reading %s a part at a time" if by_parts else "    loading %s into memory"
-        logger.info(text, where)
-    X = opened(X, where, columns, by_parts=by_parts)
-    if not X.shape[1]:
-        raise InputError(f"{where} has no features")
-
+    X, where, names = read_matrix(adata, use_rep, layer, use_raw, mask_var, by_parts=by_parts)
     n_gaps = count_gaps(X)
     if missing == "error" and n_gaps.any():
         text = describe_gaps(X, n_gaps, where, adata.obs_names, names)
         remedy = 'pass missing="drop" to leave these cells out, or missing="mean" to fill the mean'
         raise InputError(f"{text}; {remedy} of the feature", parameter="missing")
-    # With "mean", a cell without any value would become the mean itself.
+    # With "mean", a cell without any value is left out: it would lie at the mean of all cells.
     kept = n_gaps < (1 if missing == "drop" else X.shape[1])
     codes = np.where(kept, codes, -1)
-    empty = ~np.isin(np.arange(len(classes)), codes)
-    if empty.any():
+    empty = np.setdiff1d(np.arange(len(classes)), codes)
+    if len(empty):
         text = f"no cell of {listed(classes[empty])} is left without missing values"
         raise InputError(text, parameter="missing")
-    if isinstance(X, LazyMatrix):
-        X.is_finite = missing == "drop" or not n_gaps.any()
     if not kept.all():
         logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
         rows = np.flatnonzero(kept)
@@ -160,7 +148,7 @@ def read_cells(
         group_names=group_names,
         kept=kept,
         obs_names=adata.obs_names,
-        # Not every supported anndata writes None.
+        # Some supported versions of anndata cannot write None.
         params={name: value for name, value in params.items() if value is not None},
         notices=tuple(notices),
     )
@@ -176,26 +164,24 @@ def _read_labels(
     def unsuitable(text: str) -> InputTypeError:
         return InputTypeError(f"{where} {text}", parameter="label_key")
 
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        values = column.dropna()
-        n_values = values.nunique()
-        if pd.api.types.is_float_dtype(column.dtype):
-            if (values % 1 != 0).any():
-                raise unsuitable(
-                    f"holds fractional numbers ({n_values} different ones), not classes; to use "
-                    "bins of it, cut it first, e.g. with pandas.cut"
-                )
-            column = column.astype("Int64")
-        if pd.api.types.is_numeric_dtype(column.dtype) and n_values > max(10, len(values) / 10):
+    n, n_values = column.count(), column.nunique()
+    if pd.api.types.is_float_dtype(column.dtype):
+        if (column.dropna() % 1 != 0).any():
             raise unsuitable(
-                f"has {n_values} different numbers in {len(values)} cells; this looks like a "
-                "measurement or an identifier, not like classes"
+                f"holds fractional numbers ({n_values} different ones), not classes; to use "
+                "bins of it, cut it first, e.g. with pandas.cut"
             )
-        column = column.astype("category")
+        # Integers are floats in a column that has NaN.
+        column = column.astype("Int64")
+    many = pd.api.types.is_numeric_dtype(column.dtype) and n_values > max(10, n / 10)
+    if many or n_values == n > 2:
+        raise unsuitable(
+            f"has {n_values} different values in {n} cells; these look like measurements or names "
+            "of cells, not like classes"
+        )
+    column = column.astype("category")
     categories = column.cat.categories
     if unlabeled_category is not None:
-        if not pd.api.types.is_scalar(unlabeled_category):
-            check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
         if unlabeled_category not in categories:
             near = near_matches(unlabeled_category, categories)
             text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}{near}"
@@ -203,16 +189,10 @@ def _read_labels(
         categories = categories[categories != unlabeled_category]
         column = column.cat.set_categories(categories)
     classes = column.cat.remove_unused_categories().cat.categories
-    if not len(classes):
-        raise InputError(f"no cell has a label in {where}", parameter="label_key")
-    if len(classes) == 1:
-        text = f"has one class only ({classes[0]!r}); a supervised embedding needs two or more"
-        raise InputError(f"{where} {text}", parameter="label_key")
-    if len(classes) == column.count() > 2:
-        raise unsuitable(
-            f"gives each of {len(classes)} cells a class of its own; this looks like their names, "
-            "not like classes"
-        )
+    if len(classes) < 2:
+        found = f"one class only ({classes[0]!r})" if len(classes) else "no labels"
+        text = f"{where} has {found}; a supervised embedding needs two classes or more"
+        raise InputError(text, parameter="label_key")
     kind = pd.api.types.infer_dtype(classes)
     if kind not in ("string", "integer", "boolean"):
         raise unsuitable(
@@ -225,7 +205,7 @@ def _read_labels(
 def _read_groups(
     adata: AnnData, group_key: str | None, labeled: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp] | None, pd.Index]:
-    """Return (n_obs,) codes of the groups and their names; every labeled cell needs a group."""
+    """Return (n_obs,) codes of the groups, and their names; check that labeled cells have one."""
     if group_key is None:
         return None, pd.Index([])
     codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
@@ -238,32 +218,40 @@ def _read_groups(
     return codes.astype(np.intp), pd.Index(names)
 
 
-def opened(
-    X: Any, where: str, columns: NDArray[np.intp] | None = None, *, by_parts: bool = True
-) -> Any:
-    """Return the columns of a matrix, to be read by rows; a TypeError without real numbers."""
-    if by_parts and is_lazy(X):
-        X = LazyMatrix(X, where, columns=columns)
-    else:
-        X = in_memory(X if columns is None else X[:, columns])
-    if X.dtype.kind not in "biuf":
-        raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
-    return X
-
-
 def read_matrix(
-    adata: AnnData, *, use_rep: str | None, layer: str | None, use_raw: bool
+    adata: AnnData,
+    use_rep: str | None = None,
+    layer: str | None = None,
+    use_raw: bool = False,
+    mask_var: MaskVar = None,
+    *,
+    by_parts: bool = True,
 ) -> tuple[Any, str, NDArray[np.object_] | None]:
-    """Return X, a layer, a representation or ``raw.X``, its name, and the names of its columns."""
+    """Return a matrix that is read by rows, its name, and the names of its columns.
+
+    Parameters
+    ----------
+    adata
+        Annotated data.
+    use_rep, layer, use_raw, mask_var
+        As in `tl.centroid_encoder`; without any of them, the matrix is X.
+    by_parts
+        Whether a matrix that is not in memory becomes a `LazyMatrix`; otherwise it is loaded.
+    """
     check_name(use_rep, "use_rep", "an entry of obsm", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)
     if use_raw + (use_rep is not None) + (layer is not None) > 1:
         raise InputError("use only one of use_raw, use_rep and layer", parameter="use_rep")
+    var = adata
     if use_raw:
-        if adata.raw is None:
+        var = adata.raw
+        if var is None:
             raise InputError("adata.raw is empty; leave out use_raw", parameter="use_raw")
-        X, where, names = adata.raw.X, "raw.X", adata.raw.var_names
+        X, where, names = var.X, "raw.X", var.var_names
     elif use_rep not in (None, "X"):
+        if not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
+            raise InputError("use_rep excludes mask_var", parameter="use_rep")
+        mask_var = None
         X, where = _entry(adata.obsm, use_rep, "obsm", "use_rep"), f"obsm[{use_rep!r}]"
         names = X.columns.astype(str) if isinstance(X, pd.DataFrame) else None
     elif layer is not None:
@@ -273,12 +261,23 @@ def read_matrix(
         X, where, names = adata.X, "X", adata.var_names
         if X is None:
             raise InputError("adata.X is empty; pass layer or use_rep", parameter="layer")
-    if names is None:
-        return usable(X), where, None
-    if not names.is_unique:
-        text = f"{where} has the name {names[names.duplicated()][0]!r} more than once"
-        raise InputError(f"{text}; call adata.var_names_make_unique() first")
-    return usable(X), where, names.to_numpy().astype(object)
+    if names is not None:
+        if not names.is_unique:
+            text = f"{where} has the name {names[names.duplicated()][0]!r} more than once"
+            raise InputError(f"{text}; call adata.var_names_make_unique() first")
+        names = names.to_numpy().astype(object)
+    columns = _mask_columns(var, mask_var)
+    if columns is not None:
+        names = names[columns]
+    if is_lazy(X) and by_parts:
+        X = LazyMatrix(X, where, columns=columns)
+    else:
+        X = in_memory(X if columns is None else usable(X)[:, columns])
+    if X.dtype.kind not in "biuf":
+        raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
+    if not X.shape[1]:
+        raise InputError(f"{where} has no features")
+    return X, where, names
 
 
 def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
@@ -299,15 +298,15 @@ def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str =
 
 
 def check_choice(parameter: str, value: object, choices: Any) -> None:
-    """Raise a ValueError for a value that is not one of a Literal."""
+    """Raise an InputError for a value that is not among those of a Literal type."""
     if value not in get_args(choices):
         names = " or ".join(map(repr, get_args(choices)))
         raise InputError(f"{parameter} must be {names}; got {value!r}", parameter=parameter)
 
 
 def near_matches(word: object, names: Iterable[object]) -> str:
-    """Return the end of a message about a missing name: similar names, or those there are."""
-    # anndata 0.13 counts X among the layers, by the name None.
+    """Return the end of a message about a missing name: similar names, or those that exist."""
+    # In anndata 0.13, the layers contain X under the name None.
     others = [str(name) for name in names if name is not None]
     if near := difflib.get_close_matches(str(word), others, n=3, cutoff=0.5):
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
@@ -317,19 +316,19 @@ def near_matches(word: object, names: Iterable[object]) -> str:
 
 
 def listed(classes: pd.Index) -> str:
-    """Return up to ten names of classes as text."""
+    """Return the names of up to ten classes, and the number of the others, as text."""
     names = ", ".join(repr(name) for name in classes[:10].tolist())
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
 def check_key(name: str, parameter: str) -> None:
-    """Raise a ValueError for a name that ``.h5ad`` and zarr cannot have as a key."""
+    """Raise an InputError for a name that cannot be a key in ``.h5ad`` files and zarr stores."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise InputError(f"{parameter} must not be {name!r}: files have no such keys", parameter)
+        raise InputError(f"{parameter} must not be {name!r}: files cannot hold that", parameter)
 
 
-def mask_columns(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
-    """Return the columns to use; None for all."""
+def _mask_columns(adata: Any, mask_var: MaskVar) -> NDArray[np.intp] | None:
+    """Return the columns that `mask_var` selects in an AnnData or its ``raw``; None for all."""
     automatic = isinstance(mask_var, str) and mask_var == "auto"
     if automatic:
         mask_var = "highly_variable" if "highly_variable" in adata.var else None
@@ -351,7 +350,7 @@ def mask_columns(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
 
 
 def _check_varied(X: Matrix | Lazy, where: str) -> None:
-    """Raise a ValueError if all rows are the same."""
+    """Raise an InputError if all rows are the same."""
     first: Any = None
     for part in gen_batches(X.shape[0], 64):
         rows: Any = X[part]
@@ -359,9 +358,8 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
         first = rows[:1] if first is None else first
         if (rows != first).any():
             return
-    zeros = "" if first.any() else ", zeros"
     raise InputError(
-        f"{where} has the same values in all cells{zeros}: there is nothing to learn from; the "
+        f"{where} has the same values in all cells, so that there is nothing to learn from; the "
         "values may be in another layer, in obsm (use_rep) or in raw (use_raw)",
         parameter="layer",
     )

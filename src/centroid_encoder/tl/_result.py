@@ -1,34 +1,31 @@
-"""The results in an AnnData: their keys, what is written, and how it is read.
+"""The results in an AnnData: their keys, the stored values, and functions that read them.
 
-- ``obsm``: `embedding_key`;
-- ``obs``: `obs_key`, for a result and for the cross-validation beside it;
-- ``uns``: the key itself (`StoredMap`), `cv_key` (`StoredCrossValidation`), `colors_key`.
+The functions below return the names of a result `key`:
 
-Classes are stored sorted, which is also their order in the map. `read_result` and
-`StoredCrossValidation.read` return them in the order of the categories of the label column, the
-order of figures and tables.
+- in ``obsm``: `embedding_key`;
+- in ``obs``: `obs_key`, for the result and for the cross-validation beside it;
+- in ``uns``: the key itself (`StoredMap`), `cv_key` (`StoredCrossValidation`), `colors_key`.
+
+Classes are stored sorted, as in the map. `read_result` and `StoredCrossValidation.read` return them
+in the order of the categories of the label column, the order of figures and tables.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check_name
 from centroid_encoder.tl._read import check_choice
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 Regions = Literal["voronoi", "decoder"]
 Column = Literal["label", "confidence", "split", "novelty", "own"]
@@ -38,9 +35,9 @@ TRAIN, TEST, UNLABELED = SPLITS = ("train", "test", "unlabeled")
 QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
-"""Label of cells for which the map is not sure enough."""
+"""Label of cells beyond a threshold of `tl.ingest`."""
 RULES = ("knn", "voronoi", "decoder", "input_knn")
-"""Ways to predict the class of a cell; the last needs no map and is used in cross-validation."""
+"""Ways to predict the class of a cell; only `cross_validate` uses the last, which needs no map."""
 CALIBRATION_ERRORS = (
     *("calibration_error", "uncalibrated_error"),
     *("calibration_error_low", "calibration_error_high"),
@@ -69,7 +66,7 @@ def colors_key(column: str) -> str:
 
 
 def keys_in(columns: Iterable[object]) -> list[str]:
-    """Keys of the results that have a split and labels among these columns of ``obs``."""
+    """Keys of the results whose columns ``…_split`` and ``…_label`` are in ``obs``."""
     names, ending = set(map(str, columns)), obs_key("", "split")
     keys = [name.removesuffix(ending) for name in sorted(names) if name.endswith(ending)]
     return [key for key in keys if obs_key(key, "label") in names]
@@ -77,7 +74,7 @@ def keys_in(columns: Iterable[object]) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """The parts of both kinds of results."""
+    """The parts of both kinds of results in ``uns``."""
 
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
@@ -89,7 +86,7 @@ class Stored:
         return str(self.params["label_key"])
 
     def to_uns(self) -> dict[str, Any]:
-        """Return what to write into ``uns``."""
+        """Return the entries to write into ``uns``; the attributes that are not None."""
         uns = {name: value for name, value in vars(self).items() if value is not None}
         return uns | {"classes": np.asarray(self.classes.tolist())}
 
@@ -109,25 +106,31 @@ class StoredMap(Stored):
 
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
-        """Read the map `key`; None if there is none. A ValueError if it is damaged."""
-        if (parts := _parts(adata, key, key, "centers")) is None:
-            return None
-        stored, params, classes = parts
-        with _undamaged(key):
+        """Return the map `key`, or None if there is none; raise an InputError if it is damaged."""
+
+        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
             centers = np.asarray(stored["centers"])
             if centers.ndim != 2 or len(centers) != len(classes):
                 raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-        rest = {name: stored.get(name) for name in ("history", "quality", "model")}
-        return cls(params, classes, centers, **rest)
+            rest = {name: stored.get(name) for name in ("history", "quality", "model")}
+            return cls(stored["params"], classes, centers, **rest)
+
+        check_name(key, "key", "a result")
+        found: Self | None = _read(adata, key, "centers", make)
+        return found
 
     @property
     def ingested_from(self) -> str | None:
-        """Origin of the map after `tl.ingest`; None for the cells of the training."""
+        """Name of the reference after `tl.ingest`; None for the cells of the training."""
         return self.params.get("ingested_from")
 
-    def is_of_same_labels(self, label_key: str) -> bool:
-        """Whether it is complete, and was trained on these cells with these labels."""
-        return bool(self.model) and not self.ingested_from and self.label_key == label_key
+    @property
+    def source(self) -> dict[str, Any]:
+        """Arguments of `read_matrix` for the values of the training cells."""
+        prefix = "" if self.ingested_from is None else "reference_"
+        names = ("use_rep", "layer", "use_raw")
+        source = {name: self.params.get(f"{prefix}{name}") for name in names}
+        return source | {"use_raw": bool(source["use_raw"])}
 
     @property
     def has_decoder(self) -> bool:
@@ -135,7 +138,7 @@ class StoredMap(Stored):
         return self.model is None or "placement_targets" not in self.model.get("arrays", {})
 
     def errors(self, split: str) -> Mapping[str, Any]:
-        """Errors of the ``"train"`` or ``"test"`` cells and their number ``n``."""
+        """Errors of the ``"train"`` or ``"test"`` cells and their number ``n``; NaN if unknown."""
         counted = (self.quality or {}).get(split, {"n": 0, "at_chance": False})
         return defaultdict(lambda: np.nan, counted)
 
@@ -156,7 +159,7 @@ class StoredCrossValidation(Stored):
     """``uns[cv_key(key)]``: the result of `tl.cross_validate`."""
 
     confusion: NDArray[np.int64]
-    """(M, M) cells by their own class and the predicted class."""
+    """(M, M) numbers of cells by their own class and the predicted class."""
     quality: Mapping[str, Any]
     """Number of cells ``n``; errors and their standard deviation over the folds, ``…_sd``."""
     per_class: pd.DataFrame
@@ -171,37 +174,64 @@ class StoredCrossValidation(Stored):
 
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
-        """Read the cross-validation beside the result `key`, in the order of the categories.
+        """Return the cross-validation beside the result `key`, or None if there is none.
 
-        None if there is none. A ValueError if it is damaged.
+        Its classes are in the order of the categories. An InputError is raised if it is damaged.
         """
-        if (parts := _parts(adata, key, cv_key(key), "confusion")) is None:
-            return None
-        stored, params, classes = parts
-        with _undamaged(cv_key(key)):
+
+        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
             confusion = np.asarray(stored["confusion"], dtype=np.int64)
             if confusion.shape != 2 * (len(classes),):
                 raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
-            order = _category_order(adata, str(params["label_key"]), classes)
-            if (test := stored.get("permutation")) is not None:
-                null = np.asarray(test["errors"], dtype=np.float64)
-                test = PermutationTest(float(test["observed"]), null, float(test["p_value"]))
+            order = _category_order(adata, str(stored["params"]["label_key"]), classes)
+            test = stored.get("permutation")
             return cls(
-                params,
+                stored["params"],
                 classes[order],
                 confusion=confusion[np.ix_(order, order)],
                 quality=stored["quality"],
                 per_class=stored["per_class"].iloc[order].reset_index(drop=True),
                 errors=stored["errors"],
                 warnings=tuple(map(str, stored["warnings"])),
-                permutation=test,
+                permutation=None if test is None else PermutationTest(**test),
                 model=stored["model"],
             )
 
+        check_name(key, "key", "a result")
+        found: Self | None = _read(adata, cv_key(key), "confusion", make)
+        return found
+
     def to_uns(self) -> dict[str, Any]:
-        """Return what to write into ``uns[cv_key(key)]``."""
+        """Return the entries to write into ``uns[cv_key(key)]``."""
         uns = super().to_uns() | {"warnings": np.array(self.warnings, dtype=str)}
         return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
+
+
+def fold_words(validated: StoredCrossValidation) -> str:
+    """Describe the folds: ``"5 folds × 2 repeats"``, ``"5 folds by donor"``."""
+    params = validated.params
+    repeats = f" × {params['n_repeats']} repeats" if params.get("n_repeats", 1) > 1 else ""
+    groups = f" by {params['group_key']}" if "group_key" in params else ""
+    return f"{params['n_folds']} folds{repeats}{groups}"
+
+
+def _read(
+    adata: AnnData, name: str, part: str, make: Callable[[Mapping[str, Any], pd.Index], Any]
+) -> Any:
+    """Return `make(stored, classes)` for ``uns[name]``, or None if this does not have the `part`.
+
+    Any error of `make` becomes an InputError.
+    """
+    stored = adata.uns.get(name)
+    if not isinstance(stored, Mapping) or part not in stored:
+        return None
+    try:
+        stored["params"]["label_key"]
+        # Files return the classes as different types.
+        return make(stored, pd.Index(np.asarray(stored["classes"]).tolist()))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        text = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise InputError(f"uns[{name!r}] is damaged: {text}") from error
 
 
 @dataclass(frozen=True)
@@ -215,7 +245,7 @@ class Result:
     centers: NDArray[np.floating]
     """(M, m) centers of the Voronoi cells."""
     embedding: NDArray[np.floating]
-    """(n_obs, m)."""
+    """(n_obs, m); NaN for cells left out."""
     codes: NDArray[np.intp]
     """(n_obs,) index into `classes`; −1 for unlabeled cells."""
     predicted: NDArray[np.intp]
@@ -237,13 +267,13 @@ class Result:
 
     @property
     def is_query(self) -> bool:
-        """Whether `tl.ingest` placed the cells in the map of other cells."""
+        """Whether `tl.ingest` placed any of the cells."""
         return bool((self.split == QUERY).any())
 
     def found_in(self, regions: Regions) -> NDArray[np.intp]:
-        """(n_obs,) class in whose region each cell lies; −1 for cells left out.
+        """(n_obs,) index of the class in whose region each cell lies; −1 for cells left out.
 
-        ``"voronoi"`` regions are those of the centers, ``"decoder"`` regions the predicted classes.
+        For ``"decoder"``, it is the predicted class.
         """
         check_choice("regions", regions, Regions)
         return self.predicted if regions == "decoder" else self._nearest
@@ -263,8 +293,8 @@ class Result:
 def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     """Read the result of `tl.centroid_encoder` or `tl.ingest` under `key`.
 
-    A KeyError if a part of it is missing; a ValueError if it is damaged, or if the label column has
-    other classes. Labels that may have `changed` are missing where they are of other classes.
+    A KeyError is raised if a part of it is missing, an InputError if it is damaged, or if the label
+    column has other classes than the result; with `changed`, such labels count as missing.
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
     label_key, obsm_key = stored.label_key, embedding_key(key)
@@ -280,7 +310,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     order = _category_order(adata, label_key, stored.classes)
     classes, query = stored.classes[order], split == QUERY
     if label_key != obs_key(key, "label") and query.any():
-        # Two tables in one: ingested cells have their predicted class as label.
+        # Training cells and ingested ones in one table: the latter have their predicted class.
         labels = labels.astype(object).where(~query, found)
     labeled = split.isin([TRAIN, TEST, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
@@ -289,7 +319,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])
     if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
-        # A selection of cells may lack classes that have a colour in `uns`.
+        # A selection of cells may lack classes whose colours are in `uns`.
         unlabeled = stored.params.get("unlabeled_category", classes[0])
         categories = pd.Categorical([*categories, *classes, unlabeled]).categories
     return Result(
@@ -298,7 +328,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
 
 
 def read_map(adata: AnnData, key: str) -> StoredMap:
-    """Read a map; a KeyError if there is none."""
+    """Read a map; a KeyError is raised if there is none."""
     if (stored := StoredMap.read(adata, key)) is None:
         text = f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first, or pass the"
         raise MissingKeyError(f"{text} key of the map")
@@ -306,44 +336,39 @@ def read_map(adata: AnnData, key: str) -> StoredMap:
 
 
 def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
-    """Return a column of ``obs`` that belongs to a result; a KeyError if it is missing."""
+    """Return a column of ``obs``; a KeyError, which describes it as `what`, if it is missing."""
     if column not in adata.obs:
         raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
     return adata.obs[column]
 
 
 def check_trained(adata: AnnData, key: str) -> None:
-    """Raise a ValueError for ingested cells, whose labels are predictions."""
+    """Raise an InputError for ingested cells, since their labels are predictions."""
     stored = StoredMap.read(adata, key)
     if stored is not None and stored.ingested_from is not None:
         raise InputError(
-            f"the result {key!r} is that of ce.tl.ingest: these cells have labels predicted by the "
-            f"map of {stored.ingested_from}, and nothing tells which labels are right. Draw the "
+            f"the result {key!r} is that of ce.tl.ingest: the labels of these cells are those that "
+            f"the map of {stored.ingested_from} predicts, and the true ones are unknown. Draw the "
             "reference, or call ce.pl.voronoi to see where the cells lie"
         )
 
 
 def label_categories(column: pd.Series) -> pd.Index:
-    """Categories of a label column, or those it would have as a categorical column."""
+    """Categories of a label column, or those of the column converted to a categorical one."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.categories
     values = column.dropna()
     if pd.api.types.is_float_dtype(values.dtype) and (values % 1 == 0).all():
-        # NaN turns integers into floats.
+        # A column of integers with NaN holds floats.
         values = values.astype(np.int64)
     return values.astype("category").cat.categories
 
 
-def fold_words(validated: StoredCrossValidation) -> str:
-    """How a cross-validation was done: ``"5 folds × 2 repeats"``, ``"5 folds by donor"``."""
-    params = validated.params
-    repeats = f" × {params['n_repeats']} repeats" if params.get("n_repeats", 1) > 1 else ""
-    groups = f" by {params['group_key']}" if "group_key" in params else ""
-    return f"{params['n_folds']} folds{repeats}{groups}"
-
-
 def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArray[np.intp]:
-    """(M,) positions of sorted classes in category order; those without a category stay put."""
+    """(M,) indices that put sorted classes into the order of the categories.
+
+    A class without a category keeps its place.
+    """
     column, order = adata.obs.get(label_key), np.arange(len(classes))
     if column is not None and isinstance(column.dtype, pd.CategoricalDtype):
         place = column.cat.categories.get_indexer(classes)
@@ -353,7 +378,7 @@ def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArra
 
 
 def check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
-    """Raise a ValueError if there are labels that are none of the classes of a result."""
+    """Raise an InputError if there are `unknown` labels: none of the classes of a result."""
     if len(unknown):
         since = "embedding was made" if function == "centroid_encoder" else "cross-validation"
         names = ", ".join(map(repr, unknown.unique()[:5]))
@@ -361,40 +386,3 @@ def check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
             f"obs[{label_key!r}] has changed since the {since}: {names} was not among its classes. "
             f"Run ce.tl.{function} again, or restore the labels"
         )
-
-
-def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str | None) -> str:
-    """Settings of a map that differ from those of a cross-validation, as text; empty if none do."""
-    ours, theirs = (dict(given) for given in (mapped.params, params))
-    # Options that were None are not stored, nor is a mask that is an array.
-    names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
-    names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
-    if model is not None and mapped.model is not None:
-        fitted = json.loads(mapped.model["config"])["estimator"]["params"]
-        checked = json.loads(model)
-        names += sorted((set(fitted) & set(checked)) - {"random_state", "device"})
-        ours, theirs = ours | fitted, theirs | checked
-    values = [(name, ours.get(name), theirs.get(name)) for name in names]
-    return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
-
-
-def _parts(adata: AnnData, key: str, name: str, part: str) -> tuple[Any, Any, pd.Index] | None:
-    """Return ``uns[name]``, its params and its classes; None if it is no result with this part."""
-    check_name(key, "key", "a result")
-    stored = adata.uns.get(name)
-    if not isinstance(stored, Mapping) or part not in stored:
-        return None
-    with _undamaged(name):
-        stored["params"]["label_key"]
-        # The classes are plain values, whatever file they come from.
-        return stored, stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
-
-
-@contextmanager
-def _undamaged(key: str) -> Iterator[None]:
-    """Raise an InputError that names ``uns[key]`` for a part that is missing or wrong."""
-    try:
-        yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        text = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise InputError(f"uns[{key!r}] is damaged: {text}") from error

@@ -1,9 +1,8 @@
-"""Jobs on an AnnData: input is checked first, results are written at the end or not at all."""
+"""Jobs on an AnnData: all input is checked first; all results are written at the end, or none."""
 
 from __future__ import annotations
 
 import inspect
-import numbers
 import os
 import time
 import warnings
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-import numpy as np
+from anndata import AnnData
 from sklearn.base import clone
 
 from centroid_encoder.checks import Number
@@ -29,14 +28,12 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.tl._measure import Measurement
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Number of cells, or of other units, that are done."""
+    """How many cells, or other units, a job has finished."""
 
     n_done: int
     n_total: int
@@ -44,8 +41,11 @@ class Progress:
 
 
 Callback = Callable[[Report | Progress | None], bool]
-"""Called with a `Report` after each epoch, with `Progress` after other steps and with None in
-between; True stops the job."""
+"""Called with a `Report` after each epoch, with `Progress` after other steps, and with None in
+between. The job stops if it returns True."""
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Entries to write, by slot: ``obs``, ``obsm`` and ``uns``."""
 
 
 def check_stop(callback: Callback, step: Report | Progress | None) -> None:
@@ -54,20 +54,16 @@ def check_stop(callback: Callback, step: Report | Progress | None) -> None:
         raise StoppedTooEarly
 
 
-Results = Mapping[str, Mapping[str, Any]]
-"""Entries to write, by slot: ``obs``, ``obsm`` and ``uns``."""
-
-
 @dataclass(eq=False)
 class Job(ABC):
-    """A computation on an AnnData that was read; it may run in a thread.
+    """A computation with data that were read from an AnnData; it may run in a thread.
 
-    `run` computes the results and `write` adds them to the AnnData, as ``uns[key]``,
-    ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add to them.
+    `run` computes the results, and `write` adds them to the AnnData as ``uns[key]``,
+    ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add some.
     """
 
     _cells: Any
-    """Dataclass with the matrix `X`, which may be the AnnData's own, and `obs_names`."""
+    """Dataclass with `obs_names` and the matrix `X`, which may be that of the AnnData."""
     key: str
     notices: list[str]
 
@@ -76,14 +72,14 @@ class Job(ABC):
         self._results: Results | None = None
 
     def detach(self) -> None:
-        """Copy the matrix, so that the AnnData may change during `run`."""
+        """Copy the matrix, so that changes of the AnnData do not affect `run`."""
         if not isinstance(self._cells.X, Lazy):
             self._cells = replace(self._cells, X=self._cells.X.copy())
 
     def run(self, callback: Callback | None = None) -> None:
-        """Compute everything; if `callback` returns True, a training stops with its best state.
+        """Compute the results; if `callback` returns True, a training stops at its best state.
 
-        Raises StoppedTooEarly, or KeyboardInterrupt after Ctrl-C, if there is nothing to keep.
+        If there is no state to keep, StoppedTooEarly is raised, or KeyboardInterrupt after Ctrl-C.
         """
         self._results = self._compute(callback or (lambda _: False))
 
@@ -95,7 +91,7 @@ class Job(ABC):
         if self._results is None:
             raise RuntimeError("nothing to write: the job has not ended")
         if not adata.obs_names.equals(self.obs_names):
-            text = "the cells of adata have changed since they were read: no results are written"
+            text = "the cells of adata have changed since they were read, so no results are written"
             raise InputError(text)
         _write(adata, self._results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
@@ -111,16 +107,18 @@ class Tool(Protocol[P, J]):
     """A function that runs a job and writes its results."""
 
     job: Callable[P, J]
-    """Function with the same parameters that checks all input and returns the job."""
+    """Function with the same parameters that checks all input and returns the job without running
+    it."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnnData | None: ...
 
 
 def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
-    """Turn a function that returns a job into one that runs it; ``.job`` is the former.
+    """Decorate a function that returns a job: the result runs that job and writes its results.
 
     `prepare` has the parameters ``adata``, ``progress`` (whether to show a progress bar) and
-    ``copy`` (whether to write into a copy of `adata` and return that).
+    ``copy`` (whether to write into a copy of `adata` and return it). It is the attribute ``job`` of
+    the decorated function.
     """
     signature = inspect.signature(prepare).replace(return_annotation="AnnData | None")
     names = signature.parameters
@@ -150,14 +148,14 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
 def warn_user(notice: str) -> None:
     """Log a notice and warn at the line where the user called a function of `tl`."""
     logger.warning("%s", notice)
-    # This function, `run_job` and the function of `tl` lie between.
+    # Three frames lie between: this function, `run_job` and the function of `tl`.
     warnings.warn(notice, CentroidEncoderWarning, stacklevel=4)
 
 
 def run_job(
     job: Job | Measurement, *, progress: bool, warn: Callable[[str], None] = warn_user
 ) -> None:
-    """Run a job, with a progress bar if `progress`, and call `warn` with each of its notices."""
+    """Run a job, and call `warn` with each of its notices; `progress` shows a progress bar."""
     n_known = len(job.notices)
     for notice in job.notices:
         warn(notice)
@@ -181,15 +179,15 @@ def run_job(
 
 
 def result_key(key_added: str | None) -> str:
-    """Return the name of the results; refuse names that no file can hold."""
-    check_name(key_added, "key_added", "a result", str | None)
+    """Return the name of the results; raise an InputError if files cannot hold it."""
     key = "ce" if key_added is None else key_added
+    check_name(key, "key_added", "a result")
     check_key(key, "key_added")
     return key
 
 
 def check_not_replaced(label_key: object, *written: str) -> None:
-    """Refuse labels in a column of ``obs`` where the results will be written."""
+    """Raise an InputError if the label column is among the columns `written` by the job."""
     check_name(label_key, "label_key", "a column of obs")
     if label_key in written:
         text = f"obs[{label_key!r}] would be replaced by the results; pass another key_added"
@@ -197,20 +195,20 @@ def check_not_replaced(label_key: object, *written: str) -> None:
 
 
 def check_writable(adata: AnnData, *, copy: bool) -> None:
-    """Refuse objects that are not an AnnData, or an AnnData that cannot take results."""
+    """Raise an error for anything but an AnnData, and for an AnnData that cannot be written to."""
     if not hasattr(adata, "obs_names"):
         remedy = "for arrays and tables there is CentroidEncoder().fit(X, y)"
         if isinstance(adata, str | os.PathLike):
             remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
         raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
     if adata.is_view and adata.isbacked and not copy:
-        text = "a view of a file cannot take results; pass adata.to_memory(), or copy=True"
+        text = "results cannot be written to a view of a file; pass adata.to_memory(), or copy=True"
         raise InputError(text, parameter="copy")
 
 
 def _write(adata: AnnData, results: Results) -> None:
-    """Write all results, or leave `adata` as it was."""
-    # A view becomes a copy only when the copy is complete.
+    """Write all results, or leave `adata` as it was if an error occurs."""
+    # The results are written to a copy of a view, which then takes the place of the view.
     target = adata.copy() if adata.is_view else adata
     before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
     try:
@@ -227,7 +225,7 @@ def _write(adata: AnnData, results: Results) -> None:
 def configured(
     model: CentroidEncoder | None, settings: Mapping[str, Any], max_cells: int | None
 ) -> CentroidEncoder:
-    """Return an unfitted copy of the estimator, with the settings that are not None."""
+    """Return an unfitted copy of the estimator with those of the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
         text = f"model must be a CentroidEncoder; got {type(model).__name__}"
@@ -236,8 +234,3 @@ def configured(
     given = {**settings, "max_samples": max_cells}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     return estimator
-
-
-def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
-    """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
-    return {"random_state": int(random_state)} if isinstance(random_state, numbers.Integral) else {}

@@ -1,29 +1,27 @@
-"""Sentences on a result, for the command line, the widget and `pl.reliability`."""
+"""Sentences about the errors of a result, for the command line, the widget and `pl.reliability`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import listed
 from centroid_encoder.tl._result import CALIBRATION_ERRORS, StoredCrossValidation, fold_words
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-MAX_WARNINGS = 4
 MAX_CLASSES = 3
 POOR = 0.2
-"""Error from which on a class is named."""
+"""Classes with a larger error are named."""
 SIGNIFICANT = 0.05
 
 
 def summary(adata: AnnData, key: str) -> list[str]:
-    """Sentences on how far the results under a key can be trusted, the most important first."""
+    """Describe how far the results under a key can be trusted, the most important facts first."""
     mapped, validated = _result.StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
@@ -31,26 +29,19 @@ def summary(adata: AnnData, key: str) -> list[str]:
         sentences = [_held_out(held_out), *_confidences(held_out, "held-out")]
         missing = missing_classes(mapped.quality["per_class"], "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
-    if validated is None:
-        return sentences + warnings
-    sentences[1:1] = _cross_validated(validated)
-    if mapped is not None and mapped.quality is not None:
-        differing = [_result.differing_settings(mapped, validated.params, validated.model)]
-        if set(mapped.classes) != set(validated.classes):
-            differing += [f"{len(mapped.classes)} classes against {len(validated.classes)}"]
-        if text := ", ".join(filter(None, differing)):
+        if validated and (text := differing_settings(mapped, validated.params, validated.model)):
             warnings.append(
                 "Warning: the map and the cross-validation are two models with different settings "
                 f"(map against cross-validation): {text}."
             )
-    warnings += [f"Warning: {text}" for text in validated.warnings[:MAX_WARNINGS]]
-    if (more := len(validated.warnings) - MAX_WARNINGS) > 0:
-        warnings.append(f"And {more} more in uns[{_result.cv_key(key)!r}]['warnings'].")
+    if validated is not None:
+        sentences[1:1] = _cross_validated(validated)
+        warnings += [f"Warning: {text}" for text in validated.warnings]
     return sentences + warnings
 
 
 def permutation_words(test: _result.PermutationTest) -> str:
-    """The p value and the smallest possible one."""
+    """Return the p value as text, with a note if it is the smallest possible or not significant."""
     n = len(test.errors)
     smallest = bool(np.isclose(test.p_value, 1 / (n + 1)))
     number = f"{n:,} permutation{'s' * (n > 1)}{', the smallest possible' * smallest}"
@@ -61,24 +52,42 @@ def permutation_words(test: _result.PermutationTest) -> str:
 
 
 def interval_words(quality: Mapping[str, Any]) -> str:
-    """95 % interval of the calibration error in points, ``"0.4 to 2.1"``; empty if unknown."""
+    """Return the 95 % interval of the calibration error in points, ``"0.4 to 2.1"``, if known."""
     ends = [100 * quality[name] for name in CALIBRATION_ERRORS[2:]]
     return " to ".join(f"{end:.1f}" for end in ends) if np.isfinite(ends).all() else ""
 
 
+def differing_settings(
+    mapped: _result.StoredMap, params: Mapping[str, Any], model: str | None
+) -> str:
+    """Describe the settings of a map that differ from those of a cross-validation; empty if equal.
+
+    `params` and `model` are those of `StoredCrossValidation`.
+    """
+    ours, theirs = dict(mapped.params), dict(params)
+    # Options that were None are not stored; masks that are arrays are not stored either.
+    names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
+    names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
+    if model is not None and mapped.model is not None:
+        fitted = json.loads(mapped.model["config"])["estimator"]["params"]
+        checked = json.loads(model)
+        names += sorted((set(fitted) & set(checked)) - {"random_state", "device"})
+        ours, theirs = ours | fitted, theirs | checked
+    values = [(name, ours.get(name), theirs.get(name)) for name in names]
+    return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
+
+
 def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
-    """Warnings of classes without cells; `takes` is such as ``"the map takes"``."""
-    missing, texts = per_class["n_predicted"] == 0, []
-    if missing.any():
-        names = listed(pd.Index(per_class["class"][missing]))
-        texts.append(f"{takes} no cell for {names}: too few cells, or too similar to others")
-    if "n_in_cell" in per_class:
-        # Without a decoder both numbers are the same.
-        missing = (per_class["n_in_cell"] == 0) & ~missing
-        if missing.any():
-            names = listed(pd.Index(per_class["class"][missing]))
-            texts.append(f"in the map no cell lies in the Voronoi cell of {names}")
-    return texts
+    """Return a warning if classes are predicted for no cell.
+
+    `takes` is its start: ``"the map takes"`` or the like.
+    """
+    missing = per_class["class"][per_class["n_predicted"] == 0]
+    if missing.empty:
+        return []
+    return [
+        f"{takes} no cell for {listed(pd.Index(missing))}: too few cells, or too similar to others"
+    ]
 
 
 def _held_out(quality: Mapping[str, Any]) -> str:

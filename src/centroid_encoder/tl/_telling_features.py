@@ -1,34 +1,32 @@
-"""The features that separate the class of a cell from another class, and its values of them."""
+"""Features that separate two classes, or a class from all others, and their values in a cell."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
-from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, issparse
-from centroid_encoder.tl._new_cells import NewCells, match_features
+from centroid_encoder.tl._matrix import fill_missing, issparse
+from centroid_encoder.tl._new_cells import NewCells, read_new_cells
 from centroid_encoder.tl._read import near_matches, read_matrix
 from centroid_encoder.tl._result import Result, read_result
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 MAX_CELLS = 1000
-"""Cells of a class that are compared; of a larger class, a sample."""
+"""Largest number of cells of a class that are compared; a larger class is sampled."""
 QUANTILES = (0.1, 0.5, 0.9)
 ALIKE = 0.7
-"""Rank correlation within the classes from which on two features are alike."""
+"""Least rank correlation within the classes of two features that count as alike."""
 CANDIDATES = 10
-"""Best features among which different ones are looked for, for each that is wanted."""
+"""Number of best features, for each wanted one, among which those that are not alike are chosen."""
 
 
 def telling_features(
@@ -36,8 +34,9 @@ def telling_features(
 ) -> pd.DataFrame:
     """List the features that best separate two classes, with the values of one cell.
 
-    The classes are the label and the predicted class of the cell or, where these are the same, the
-    predicted class and the second likeliest one. `adata` is not changed.
+    The classes are the label and the predicted class of the cell. If these are the same, or the
+    cell has no label, they are the predicted class and the second likeliest one. `adata` is not
+    changed.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ def telling_features(
     cell
         Name of the cell in ``obs_names``.
     key
-        The ``key_added`` of that function.
+        Name of the result, as given to the `key_added` of that function.
     n_features
         Number of features.
 
@@ -58,18 +57,18 @@ def telling_features(
         ``class``, ``other``
             The two classes, the same in all rows.
         ``auroc`` : dtype ``float64``
-            Probability that a cell of ``class`` has a larger value than one of ``other``: 1 if all
-            have, 0 if none has, 0.5 if there is no difference. Features are ordered by the
-            distance to 0.5. One whose ranks correlate by 0.7 or more with those of a better one,
-            within the classes, is left out while there are others.
+            Area under the ROC curve: the probability that a cell of ``class`` has a larger value
+            than a cell of ``other``; 0.5 if the classes do not differ. Features are ordered by the
+            distance to 0.5. A feature whose ranks within the classes have a correlation of 0.7 or
+            more with those of a better feature is left out as long as there are enough others.
         ``value``
             Value of the cell; NaN if it is missing.
         ``low``, ``median``, ``high``, ``other_low``, ``other_median``, ``other_high``
             10 %, 50 % and 90 % quantiles of each class.
 
-        The features are those of the map. If these are an unnamed representation, such as
-        principal components, they are the variables of ``adata.X``. A class with more than 1,000
-        labeled cells is represented by a random sample, always the same one.
+        The features are those of the map or, if they are an unnamed representation, such as
+        principal components, the variables of ``adata.X``. If a class has more than 1,000 labeled
+        cells, a random sample of them is compared, always the same one.
 
     Raises
     ------
@@ -96,28 +95,29 @@ def telling_features(
 
 
 class TellingFeatures:
-    """The features of a map, and what was found out about pairs of its classes."""
+    """The features of a map, and the comparisons of its classes so far."""
 
     def __init__(self, adata: AnnData, result: Result) -> None:
         self._result = result
+        # Not `functools.cache`, which would keep the matrix until the next garbage collection.
         self._compared: dict[tuple[int, int, int], tuple[NDArray[np.intp], pd.DataFrame]] = {}
-        names, rep = ("use_rep", "layer", "use_raw"), result.stored.params
-        options: dict[str, Any] = {name: rep.get(name) for name in names}
-        self._model: NewCells | None = None
-        X, where, found = read_matrix(adata, **options | {"use_raw": bool(options["use_raw"])})
-        try:
+        self._cells: NewCells | None = None
+        source = result.stored.source
+        X: Any = None
+        names, index = None, None
+        # A KeyError if the map is not stored; a ValueError if features of the map are missing.
+        with suppress(KeyError, ValueError):
             model = fitted_model(adata, result.key, device="cpu")
-            index, _ = match_features(model, X.shape[1], found, where, 1.0)
-        except (KeyError, ValueError, InvalidStateError):
+            cells, _ = read_new_cells(adata, model, source, 1.0)
+            self._cells, X, names, index = cells, cells.X, cells.names, cells.index
+        if names is None:
+            # There is no map, or its features are a representation without names.
+            X, _, names = read_matrix(adata, layer=source["layer"], use_raw=source["use_raw"])
             index = None
-        else:
-            self._model = NewCells(_readable(X, where), adata.obs_names, where, model, index, 1.0)
-        if found is None:
-            index = None
-            X, where, found = read_matrix(adata, use_rep=None, layer=None, use_raw=False)
-        assert found is not None
-        self._columns = np.arange(len(found)) if index is None else index[index >= 0]
-        self._names, self._X = pd.Index(found[self._columns]), _readable(X, where)
+        assert names is not None
+        self._X = X
+        self._columns = np.arange(len(names)) if index is None else index[index >= 0]
+        self._names = pd.Index(names[self._columns])
 
     def of_cell(self, row: int, n_features: int) -> pd.DataFrame:
         """Return the table of `telling_features` for the cell in a row of the AnnData."""
@@ -130,77 +130,85 @@ class TellingFeatures:
         return table
 
     def _classes(self, row: int) -> tuple[int, int]:
-        """Label and predicted class of a cell or, if these are the same, that and the next."""
+        """Return the codes of the two classes that are compared for a cell."""
         result = self._result
         label, predicted = int(result.codes[row]), int(result.predicted[row])
         if predicted < 0:
             raise InputError("the cell is not in the map, or is not assigned to a class")
         if label not in (-1, predicted):
             return label, predicted
-        nearness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
-        if self._model is not None:
-            probabilities = self._model.probabilities(slice(row, row + 1))[0]
-            # The columns are the sorted classes.
-            classes = pd.Index(self._model.model.classes_.tolist())
-            nearness = probabilities[classes.get_indexer(result.classes)]
-        nearness[predicted] = -np.inf
-        return predicted, int(nearness.argmax())
+        likeliness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
+        if self._cells is not None:
+            x, _ = self._cells.prepared(self._cells.X[row : row + 1])
+            classes = pd.Index(self._cells.model.classes_.tolist())
+            likeliness = self._cells.probabilities(x)[0, classes.get_indexer(result.classes)]
+        likeliness[predicted] = -np.inf
+        return predicted, int(likeliness.argmax())
+
+    def _rows_of(self, code: int) -> NDArray[np.intp]:
+        """Return the rows of the cells with the label of a class."""
+        rows = np.flatnonzero(self._result.codes == code)
+        if not len(rows):
+            raise InputError(f"no cell has the label {self._result.classes[code]!r}")
+        return rows
+
+    def _areas(
+        self, rows: NDArray[np.intp], others: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], Any, NDArray[np.bool_]]:
+        """Compare cells with others, or samples of both.
+
+        Returns the (d,) areas under the ROC curves, the (n, n_vars) values of the cells that were
+        compared, and an (n,) mask of those that are not among the others.
+        """
+        rng, d = np.random.default_rng(0), len(self._columns)
+        n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, d))))
+        rows, others = (
+            rng.choice(some, n_most, replace=False) if len(some) > n_most else some
+            for some in (rows, others)
+        )
+        both = np.sort(np.concatenate([rows, others]))
+        first, values = np.isin(both, rows), self._X[both]
+        values = values.tocsc() if issparse(values) else values
+        areas = np.empty(d)
+        # Only some columns are dense at a time.
+        for some in gen_batches(d, max(1, VALUES_AT_ONCE // 16 // len(both))):
+            areas[some] = auroc(_filled(_dense(values, self._columns[some])), first)
+        return areas, values, first
 
     def _compare(
         self, pair: tuple[int, int], n_features: int
     ) -> tuple[NDArray[np.intp], pd.DataFrame]:
         """Return the columns of the best features, and their table without values of a cell."""
-        result, rng = self._result, np.random.default_rng(0)
-        n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, len(self._columns)))))
-        members = [np.flatnonzero(result.codes == code) for code in pair]
-        for code, rows in zip(pair, members, strict=True):
-            if not len(rows):
-                raise InputError(f"no cell has the label {result.classes[code]!r}")
-        members = [
-            rng.choice(rows, n_most, replace=False) if len(rows) > n_most else rows
-            for rows in members
-        ]
-        rows = np.sort(np.concatenate(members))
-        first, part = result.codes[rows] == pair[0], self._X[rows]
-        part = part.tocsc() if issparse(part) else part
-        # A part of the columns is dense at a time.
-        batches = gen_batches(len(self._columns), max(1, VALUES_AT_ONCE // 16 // len(rows)))
-        found = [auroc(_dense(part, self._columns[some]), first) for some in batches]
-        areas = np.concatenate(found)
-        order = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
-        values = _dense(part, self._columns[order])
+        areas, values, first = self._areas(*map(self._rows_of, pair))
+        best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
+        values = _filled(_dense(values, self._columns[best]))
         chosen = _different(values, first, n_features)
-        order, values = order[chosen], values[:, chosen]
+        best, values = best[chosen], values[:, chosen]
+        name, other = self._result.classes[list(pair)]
         table = pd.DataFrame(
-            {
-                "class": result.classes[pair[0]],
-                "other": result.classes[pair[1]],
-                "auroc": areas[order],
-            },
-            index=self._names[order],
+            {"class": name, "other": other, "auroc": areas[best]}, index=self._names[best]
         )
-        for start, mask in (("", first), ("other_", ~first)):
-            ranges = np.quantile(_filled(values)[mask], QUANTILES, axis=0)
-            for name, ends in zip(("low", "median", "high"), ranges, strict=True):
-                table[f"{start}{name}"] = ends
-        return self._columns[order], table
+        for prefix, mask in (("", first), ("other_", ~first)):
+            names = [f"{prefix}low", f"{prefix}median", f"{prefix}high"]
+            table[names] = np.quantile(values[mask], QUANTILES, axis=0).T
+        return self._columns[best], table
 
 
 def auroc(values: NDArray[np.floating], first: NDArray[np.bool_]) -> NDArray[np.float64]:
     """(d,) areas under the ROC curves of (n, d) values as scores of the `first` of two classes.
 
-    A missing value counts as the mean of its column. Ties count half.
+    Ties count half.
     """
     n, m = int(first.sum()), int((~first).sum())
-    sums = rankdata(_filled(values), axis=0)[first].sum(axis=0)
+    sums = rankdata(values, axis=0)[first].sum(axis=0)
     return np.asarray((sums - n * (n + 1) / 2) / (n * m))
 
 
 def _different(
     values: NDArray[np.floating], first: NDArray[np.bool_], n_features: int
 ) -> NDArray[np.intp]:
-    """Choose columns that are not alike within the classes; better ones come first."""
-    ranks = rankdata(_filled(values), axis=0)
+    """Choose columns that are not alike within the classes; earlier columns have precedence."""
+    ranks = rankdata(values, axis=0)
     for mask in (first, ~first):
         ranks[mask] -= ranks[mask].mean(axis=0)
     ranks /= np.maximum(np.linalg.norm(ranks, axis=0), 1e-12)
@@ -209,27 +217,16 @@ def _different(
     for i in range(len(alike)):
         if not alike[i, chosen].any():
             chosen.append(i)
-    others = [i for i in range(len(alike)) if i not in chosen]
+    others = np.setdiff1d(np.arange(len(alike)), chosen)
     return np.sort([*chosen, *others][:n_features])
 
 
-def _filled(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Replace missing values by the mean of their column, as a training can do."""
-    gaps = ~np.isfinite(values)
-    if not gaps.any():
-        return values
-    means = np.where(gaps, 0, values).sum(axis=0) / np.maximum((~gaps).sum(axis=0), 1)
-    return np.where(gaps, means, values)
-
-
-def _readable(X: Any, where: str) -> Any:
-    """Return a matrix whose rows can be read by sorted indices."""
-    if is_lazy(X):
-        return LazyMatrix(X, where)
-    return X if issparse(X) else in_memory(X)
-
-
 def _dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return some columns of rows, dense."""
+    """Return some columns of a matrix as a dense array."""
     part = X[:, columns]
     return np.asarray(part.toarray() if issparse(part) else part, dtype=np.float64)
+
+
+def _filled(values: NDArray[np.float64]) -> Any:
+    """Replace missing values by the mean of their column."""
+    return fill_missing(values, np.ones(len(values), dtype=bool))

@@ -11,7 +11,7 @@ from anndata import AnnData
 from napari.layers import Image, Layer
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._lazy import is_lazy, issparse
+from centroid_encoder.tl._matrix import fill_missing, is_lazy, issparse
 from centroid_encoder.viewer.data.ids import CellLayer, pixels
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.thumbnail import outline, to_world
@@ -66,6 +66,7 @@ def guess_channels(
         rows = np.sort(np.random.default_rng(0).choice(rows, MAX_CELLS, replace=False))
     part = adata.X[rows][:, np.concatenate(list(columns.values()))]
     values = np.asarray(part.toarray() if issparse(part) else part, dtype=np.float64)
+    values = fill_missing(values, np.ones(len(rows), dtype=bool))
     of_channel = np.repeat(list(columns), list(map(len, columns.values())))
     for code in np.unique(codes[rows]):
         is_class = codes[rows] == code

@@ -1,42 +1,43 @@
-"""Matrices of an AnnData that are not in memory: backed files, zarr stores and dask arrays."""
+"""Matrices of an AnnData: loaded or read by parts; their gaps are counted and filled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.matrix import Lazy, Matrix
+from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
 from centroid_encoder.errors import InputError
 
 issparse: Callable[[Any], bool] = sparse.issparse
 
 BLOCK = 2**25
-"""Bytes of the rows that are read together, about; a chunk of a dask array is read as a whole."""
+"""Approximate size, in bytes, of the rows that are read together; chunks of dask are not cut."""
 
 
 def is_lazy(X: Any) -> bool:
     """Return whether a matrix is not in memory."""
-    # Arrays of dask, h5py and zarr have chunks; sparse ones of anndata have `to_memory`.
+    # Arrays of dask, h5py and zarr have `chunks`; sparse matrices in files have `to_memory`.
     return hasattr(X, "chunks") or hasattr(X, "to_memory")
 
 
 def usable(X: Any) -> Any:
-    """Return sparse data in at least single precision, with indices and pointers of one dtype."""
+    """Return sparse data that scipy can slice; anything else is returned as it is."""
     if not issparse(X) or X.format not in ("csr", "csc"):
         return X
-    # scipy cannot slice or copy half precision. With two dtypes of indices, which files may have,
-    # it converts all indices for each slice.
+    # scipy cannot slice half precision. If the dtypes of indices and pointers differ, as in some
+    # files, it converts all indices for each slice; the constructor converts them once.
     data = X.data.astype(np.float32) if X.dtype == np.float16 else X.data
     return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
 
 def in_memory(X: Any) -> Matrix:
-    """Return a dense or CSR matrix, whatever an AnnData holds: views, backed, dask, frames."""
+    """Return a dense or CSR matrix from a view, a file, a dask array or a DataFrame."""
     for method in ("compute", "to_memory"):
         X = getattr(X, method)() if hasattr(X, method) else X
     if isinstance(X, np.ma.MaskedArray):
@@ -45,12 +46,12 @@ def in_memory(X: Any) -> Matrix:
 
 
 def stored(x: Any) -> NDArray[Any]:
-    """Return the stored values of a sparse matrix, or a dense array itself."""
+    """Return the stored values of a sparse matrix, or all values of a dense one."""
     return np.asarray(x.data if issparse(x) else x)
 
 
 def fill(x: Any, values: NDArray[np.floating]) -> Any:
-    """Replace NaN and inf by the value of the column, in a copy if there are any."""
+    """Replace NaN and inf by the value of their column; return a copy if there are any."""
     bad = ~np.isfinite(stored(x))
     if bad.any():
         x = x.copy()
@@ -63,8 +64,8 @@ def fill(x: Any, values: NDArray[np.floating]) -> Any:
 class LazyMatrix(Lazy):
     """Rows and columns of a matrix that is not in memory, read in blocks of consecutive rows.
 
-    The last block is kept, so that slices in order read each block once. An InputError is raised
-    for data that cannot be read by rows: CSC, or dask chunks of columns.
+    The last block is kept in memory, so that slices in increasing order read each block once. An
+    InputError is raised for data that cannot be read by rows: CSC, or dask chunks of columns.
     """
 
     X: Any
@@ -75,9 +76,7 @@ class LazyMatrix(Lazy):
     columns: NDArray[np.intp] | None = None
     """(d,) columns to use; None for all."""
     means: NDArray[np.float64] | None = None
-    """(d,) values that replace NaN and inf; None if none are replaced."""
-    is_finite: bool = False
-    """Whether all values are known to be finite."""
+    """(d,) values that replace NaN and inf in each column; None to keep NaN and inf."""
     _kept: tuple[int, Any] = field(default=(-1, None), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +95,7 @@ class LazyMatrix(Lazy):
         self.is_sparse = is_stored or issparse(getattr(X, "_meta", None))
         half = self.is_sparse and X.dtype == np.float16
         self.dtype = np.dtype(np.float32 if half else X.dtype)
-        # A stored value of CSR has an index; a tenth of the values of dask arrays is assumed.
+        # CSR has an index for each value. A sparse dask array is assumed to store a tenth of them.
         n_values = d / 5 if self.is_sparse else d
         if is_stored:
             n_values = 2 * X.group["data"].shape[0] / max(n, 1)
@@ -110,8 +109,6 @@ class LazyMatrix(Lazy):
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Matrix:
         """Read the rows of a slice, or those at sorted indices."""
         index = np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else rows
-        if (np.diff(index) < 0).any():
-            raise ValueError("the indices of rows must be sorted")
         if self.rows is not None:
             index = self.rows[index]
         cuts = np.searchsorted(index, self._bounds)
@@ -126,7 +123,7 @@ class LazyMatrix(Lazy):
 
     def _block(self, i: int) -> Any:
         if self._kept[0] != i:
-            self._kept = (-1, None)  # Frees the memory before the next block takes it.
+            self._kept = (-1, None)  # Free the memory before the next block is read.
             block: Any = in_memory(self.X[self._bounds[i] : self._bounds[i + 1]])
             if self.columns is not None:
                 block = block[:, self.columns]
@@ -135,7 +132,10 @@ class LazyMatrix(Lazy):
 
 
 def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
-    """First rows of blocks of about `n_rows`, at borders of chunks, and the number of rows."""
+    """Return the first rows of blocks of about `n_rows`, and the number of all rows.
+
+    The blocks begin at borders of chunks of the file or dask array.
+    """
     n = int(X.shape[0])
     chunk = (getattr(X, "chunks", None) or (1,))[0]
     if isinstance(chunk, tuple):
@@ -145,3 +145,53 @@ def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
         # A chunk that is far larger than a block is read several times, to save memory.
         starts = np.arange(0, n, n_rows if chunk > 4 * n_rows else -(-n_rows // chunk) * chunk)
     return np.unique(np.r_[0, starts, n])
+
+
+def _is_gap(x: Any) -> Any:
+    """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
+    if isinstance(x, np.ndarray):
+        return ~np.isfinite(x)
+    return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
+
+
+def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
+    """Return the number of NaN and infinite values of each row, in one pass."""
+    counts = np.zeros(X.shape[0], dtype=np.intp)
+    for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
+        if not np.isfinite(stored(x)).all():
+            counts[part] = _is_gap(x).sum(axis=1)
+    return counts
+
+
+def describe_gaps(
+    X: Matrix | Lazy, counts: NDArray[np.intp], where: str, obs_names: pd.Index, names: Any
+) -> str:
+    """Return text with the number of gaps and the place of the first one.
+
+    `counts` are those of `count_gaps`, `where` is the name of the matrix, and `names` are those of
+    its columns, if it has any.
+    """
+    row = int(np.argmax(counts > 0))
+    column = _is_gap(X[row : row + 1]).nonzero()[1].min()
+    feature = f"column {column}" if names is None else repr(names[column])
+    return (
+        f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
+        f"{len(counts)} cells; the first is {feature} of cell {obs_names[row]!r}"
+    )
+
+
+def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
+    """Replace NaN and inf by the mean of the feature's finite values in the training cells.
+
+    `train` is an (n,) mask. X is copied only if there is something to fill. A feature without any
+    finite training value is filled with 0.
+    """
+    if not isinstance(X, LazyMatrix) and not count_gaps(X).any():
+        return X
+    sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
+    for part, rows in row_chunks(X):
+        x: Any = rows[train[part]]
+        counts -= _is_gap(x).sum(axis=0)
+        sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
+    means = sums / np.maximum(counts, 1)
+    return replace(X, means=means) if isinstance(X, LazyMatrix) else fill(X, means)
