@@ -66,7 +66,7 @@ def guess_channels(
         rows = np.sort(np.random.default_rng(0).choice(rows, MAX_CELLS, replace=False))
     part = adata.X[rows][:, np.concatenate(list(columns.values()))]
     values = np.asarray(part.toarray() if issparse(part) else part, dtype=np.float64)
-    values = fill_missing(values, np.ones(len(rows), dtype=bool))
+    values = np.asarray(fill_missing(values, np.ones(len(rows), dtype=bool)))
     of_channel = np.repeat(list(columns), list(map(len, columns.values())))
     for code in np.unique(codes[rows]):
         is_class = codes[rows] == code
