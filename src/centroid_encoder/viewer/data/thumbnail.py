@@ -42,7 +42,7 @@ def make_thumbnail(
     row: int,
     side: int = 160,
 ) -> Thumbnail | None:
-    """Draw the visible images at a cell, in their own colours, around its outline.
+    """Draw the visible images around a cell, with their colour maps, and outline the cell.
 
     Only the last two axes are drawn, in the plane of the cell's center. Along axes that the layer
     of the cell lacks, the plane is that of `point`, in world coordinates. None if the cell is not
@@ -99,7 +99,7 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
 def label_window(
     layer: Labels, join: Join, item: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Mask of a label in a window of the pixels, and the first pixel of the window.
+    """Return the mask of a label in a window of the pixels, and the first pixel of the window.
 
     Pixels are read near the center of the label, and farther off until it ends.
     """
@@ -114,7 +114,7 @@ def label_window(
         high = np.minimum(center.astype(int) + half + 1, shape)
         mask = np.asarray(image[tuple(map(slice, low, high))]) == item
         found = np.argwhere(mask)
-        # At a border of the window that is none of the image, the label may go on.
+        # At a border of the window inside the image, the label may continue.
         ends = (found.min(axis=0) == 0) & (low > 0) if len(found) else low > 0
         ends |= (
             (found.max(axis=0) == high - low - 1) & (high < shape) if len(found) else high < shape
@@ -130,7 +130,7 @@ def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] 
     found = np.argwhere(mask)
     if not len(found):
         return None
-    # The plane with pixels of the cell that is nearest to its center.
+    # Choose the plane with pixels of the cell that is nearest to its center.
     planes = found[:, :-2]
     nearest = np.abs(planes - planes.mean(axis=0)).sum(axis=1).argmin() if planes.size else 0
     plane = tuple(planes[nearest])
@@ -177,7 +177,7 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
     else:
         dark, bright = image.contrast_limits
         values = ((seen.astype(np.float64) - dark) / (bright - dark)).clip(0, 1) ** image.gamma
-        # A colour map takes long for many values.
+        # Mapping 256 values to colours is faster than mapping all pixels.
         colors = np.asarray(image.colormap.map(np.linspace(0, 1, 256)))
         color = colors[np.rint(255 * np.nan_to_num(values)).astype(np.uint8)]
     color[~inside] = 0

@@ -68,7 +68,7 @@ class Lasso:
             self._layer.data = []
 
     def _on_data(self, event: Any) -> None:
-        # The line may have been too short to be kept.
+        # napari drops a line that is too short.
         if event.action == ActionType.ADDED and self._layer is not None and self._layer.data:
             vertices = self._layer.data[-1]
             self.drawn.emit(np.array([self._layer.data_to_world(one) for one in vertices]))

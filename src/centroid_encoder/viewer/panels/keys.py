@@ -1,4 +1,4 @@
-"""The keys of a labelling: in the image, in the map and in the dock, while one labels."""
+"""The keys of a labelling, in the image, in the map and in the dock."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FIXED = {
     "accept": Key("Enter", "Enter", "Accept the suggested label"),
     "skip": Key("N", "N", "Skip the suggested cell"),
     "back": Key("Backspace", "Backspace", "Go back to the suggestion before"),
-    # napari has one binding for all characters such as the question mark.
+    # napari binds the character, whatever keys of the keyboard make it.
     "help": Key("?", "?", "Show these keys"),
 }
-"""Keys by what they do; those without a function do nothing while one labels."""
+"""Keys by what they do. A key without a function does nothing during a labelling."""
 NAMES = {
     Qt.Key.Key_Return: "Enter",
     Qt.Key.Key_Enter: "Enter",
@@ -111,7 +111,7 @@ class Keys(QObject):
     def _on_active(self, _: object = None) -> None:
         self._unbind()
         active = self._viewer.layers.selection.active
-        # napari looks for a key in the active layer first, whatever cells it shows.
+        # napari looks for a key in the active layer first, and that need not be the layer of cells.
         for place in (self._viewer, *((active,) if isinstance(active, Layer) else ())):
             own = [key for kind in type(place).__mro__ for key in getattr(kind, "class_keymap", ())]
             if place is self._viewer:

@@ -51,8 +51,8 @@ NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map. Another part can be added to the
-    layout of `body`, which is shown while one labels.
+    `keys` binds the keys, `live` trains the live map, `channels` shows the images of a class.
+    `body` is shown during a labelling; other widgets can be added to its layout.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
@@ -69,7 +69,7 @@ class LabelPanel(QWidget):
         self.column_line.setAccessibleName("Column of the labels")
         self.column_line.setToolTip("Column of obs for the labels: a new one, or one made here")
         self.start_button = button("Start labelling", "", self.toggle)
-        # A `Message` would be as high as its narrow page is before it is shown.
+        # A `Message` would keep the height that it needs before the page has its width.
         self.how = QLabel(HOW)
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -82,7 +82,7 @@ class LabelPanel(QWidget):
         self.view.setMinimumHeight(self.view.height_of(4))
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
-        # The table is filled anew, which may not happen before the editor is closed.
+        # An edit fills the table again, so it is handled once the editor is closed.
         queued = Qt.ConnectionType.QueuedConnection
         self.view.frame.edited.connect(self._on_edited, queued)
         self.name_line = QLineEdit()

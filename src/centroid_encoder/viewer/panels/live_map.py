@@ -22,7 +22,7 @@ PAUSE = 400
 
 
 class LiveMap(QObject):
-    """Trains a draft when labels have changed; the session shows it.
+    """Trains a live map when labels have changed, and gives it to the session.
 
     `form` has the features to learn from. `task` is the training that runs, or None; it is dropped
     when labels change again.
@@ -72,8 +72,8 @@ class LiveMap(QObject):
         if draft is None:
             self._session.show_draft(None)
             return
-        # It imports PyTorch, which the widget does not need before. Two threads that import
-        # scikit-learn disturb each other.
+        # Imported here since it imports PyTorch. The next line imports scikit-learn, which must not
+        # happen in two threads at once.
         from centroid_encoder.viewer.task import Task
 
         tl.centroid_encoder  # noqa: B018

@@ -15,7 +15,7 @@ def draw_picture(painter: QPainter, picture: Thumbnail, side: float) -> None:
     painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
     painter.drawImage(QRectF(0, 0, side, side), image)
     vertices = QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline])
-    # Seen on bright and on dark pixels.
+    # A dark and a white line are visible on all pixels.
     for color, width in ((QColor(0, 0, 0, 160), 3), (QColor("white"), 1)):
         painter.setPen(QPen(color, width))
         painter.drawPolygon(vertices)

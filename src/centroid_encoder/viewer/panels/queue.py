@@ -1,4 +1,4 @@
-"""Suggested cells that are labelled one by one, and the live map's labels for all others."""
+"""Suggested cells, labelled one by one, and the predictions of the live map for all others."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Found = list[Suggestion] | Exception
 
 
 class QueuePanel(QWidget):
-    """The queue of a labelling; the cell that is looked at is selected and shown.
+    """The queue of a labelling; its present cell is selected and shown in the image.
 
-    `queue` is the queue, `is_searching` whether a thread looks for cells. `strip` shows a page of
-    the queue, while `strip_button` is checked. `form` has the features without a live map.
+    `is_searching` tells whether a thread looks for cells. `strip` shows a page of the queue while
+    `strip_button` is checked. Without a live map, cells are compared by the features of `form`.
     """
 
     applied = Signal(str)
@@ -115,7 +115,7 @@ class QueuePanel(QWidget):
 
     @property
     def _colors(self) -> dict[str, str]:
-        """Colours of the classes; a proposal that is none of them has another name by now."""
+        """Colours of the classes by name; the class of a proposal may have been renamed."""
         labeling = self._session.labeling
         return {} if labeling is None else {one.name: one.color for one in labeling.classes}
 
@@ -147,7 +147,7 @@ class QueuePanel(QWidget):
         if self._codes[row] >= 0:
             place = self.queue.place
             self._session.change_labels(lambda labels: labels.assign([row], None))
-            # The change of labels can have moved the queue to a cell before.
+            # The change of the label may have moved the queue to an earlier cell.
             self.queue.go_to(place)
         self._on_moved()
 
@@ -248,7 +248,7 @@ class QueuePanel(QWidget):
             self._again = False
             self.text.say(found, "error")
         else:
-            # The cells that the user looks at stay.
+            # Keep the cells that the user sees.
             keep = self._page.stop if self._has_strip else self.queue.place + had_cell
             self.queue.renew(found, keep)
             self.queue.follow(self._codes)
@@ -300,7 +300,7 @@ class QueuePanel(QWidget):
 
 
 def _answer(find: Callable[[], list[Suggestion]], number: int) -> tuple[int, Found]:
-    """Look for cells; the exception is returned, since superqt ignores some."""
+    """Look for cells; return an exception, since superqt ignores some of them."""
     try:
         return number, find()
     except Exception as error:  # The panel shows it.

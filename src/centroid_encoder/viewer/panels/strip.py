@@ -1,4 +1,4 @@
-"""A film strip: pictures of a page of the queue, with the given or proposed labels below."""
+"""A film strip: pictures of a page of the queue, with given or proposed labels below."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Picture(QAbstractButton):
 
 
 class Strip(QWidget):
-    """A button with a picture for each cell of a page; that of the cell looked at has a frame.
+    """A button with a picture for each cell of a page; the present cell has a frame.
 
     The label below a picture is filled with the colour of its class; a proposal is framed with it.
     """
@@ -85,7 +85,7 @@ class Strip(QWidget):
         self._again = QTimer(self, interval=PAUSE, singleShot=True)
         self._again.timeout.connect(self.read)
         self._number = 0
-        """Number of the last request for pictures, whose answer alone is shown."""
+        """Number of the last request for pictures; answers to earlier ones are ignored."""
         self.buttons = [_Picture() for _ in range(N_THUMBNAILS)]
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -100,7 +100,7 @@ class Strip(QWidget):
         self._viewer.layers.events.connect(self._on_layers)
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Follow them no longer; read the pictures when the strip is shown again."""
+        """Ignore the images, and read the pictures again when the strip is shown."""
         super().hideEvent(event)
         self._viewer.layers.events.disconnect(self._on_layers)
         self._rows = []
@@ -197,7 +197,7 @@ class Strip(QWidget):
 
 
 def _answer(number: int, jobs: Sequence[Callable[[], Thumbnail | None]]) -> Answer:
-    """Read pictures; lazy pixels can raise anything, and there is no picture then."""
+    """Read pictures; None for a picture whose pixels cannot be read, whatever the exception."""
     found: list[Thumbnail | None] = []
     for job in jobs:
         try:

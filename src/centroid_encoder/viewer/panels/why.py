@@ -48,7 +48,7 @@ class WhyPanel(QWidget):
         self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
         self._request = self._pending = 0
-        """Number of the last request, whose answers alone are shown, and of those to come."""
+        """Number of the last request, whose answers are shown, and number of answers to come."""
         self._kinds = ("", "")
         """What the two classes are to the cell."""
         self._again = QTimer(self, interval=PAUSE, singleShot=True)
@@ -102,7 +102,7 @@ class WhyPanel(QWidget):
         self._show()
 
     def _on_layers(self, event: Any) -> None:
-        # Our own Labels layers come and go with each selection.
+        # Each selection adds or removes Labels layers that the widget draws.
         of_labels = isinstance(getattr(event, "value", None), Labels)
         if event.type in LOOKS or (event.type in LISTS and not of_labels):
             self._again.start()
@@ -146,7 +146,9 @@ class WhyPanel(QWidget):
         def answer() -> tuple[int, str, object]:
             try:
                 return request, name, read() if request == self._request else None
-            except Exception:  # Lazy pixels can raise anything; the panel shows what there is.
+            except (
+                Exception
+            ):  # Reading lazy pixels can raise any exception; the panel shows what was found.
                 return request, name, None
 
         if slow:
@@ -162,7 +164,7 @@ class WhyPanel(QWidget):
             self._show()
 
     def _show(self) -> None:
-        """Show what there is; while an answer is to come, stay as high as before."""
+        """Show what was found; keep the height while an answer is to come."""
         table = self.table
         is_empty = self.thumbnail is None and table is None
         if not is_empty or not self._pending:
@@ -211,7 +213,7 @@ class WhyPanel(QWidget):
             ranges = np.array(
                 [[one.low, one.median, one.high], [one.other_low, one.other_median, one.other_high]]
             )
-            # A third of the room is for values beyond the ranges.
+            # A third of the length is left for values beyond the ranges.
             share = (np.append(ranges, one.value) - ranges.min()) / (np.ptp(ranges) or 1.0)
             *ends, value = start + length * (1 / 6 + share * 2 / 3).clip(0, 1)
             for j, color in enumerate(colors):

@@ -21,9 +21,9 @@ HELD_OUT = "held_out"
 """Column of a draft: whether a labelled cell is held out."""
 MIN_CLASSES = 2
 FEATURES = ("use_rep", "layer", "use_raw", "mask_var", "missing", "device")
-"""Arguments of a training that a draft shares; all others are the defaults."""
+"""Arguments of a training that are also used for a draft; all others have their defaults."""
 FEW = 30
-"""Held-out cells below which an error is worth little."""
+"""With fewer held-out cells, their number of errors is shown in place of an error."""
 
 
 def is_trainable(labeling: Labeling) -> bool:
@@ -48,7 +48,7 @@ def new_draft(labeling: Labeling) -> AnnData | None:
 
 
 def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
-    """Return an AnnData that shares the values with another one."""
+    """Return an AnnData with the values of another one, which are not copied."""
     raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
     # anndata 0.13 counts X among the layers, by the name None.
     layers = {name: layer for name, layer in adata.layers.items() if name is not None}

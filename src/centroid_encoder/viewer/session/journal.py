@@ -20,9 +20,9 @@ COLUMNS = ["cell", "label"]
 
 
 def journal_path(adata: AnnData, column: str) -> Path:
-    """Return the file with the labels of these cells that were given in a column.
+    """Return the file with the labels that were given to these cells in a column.
 
-    Tables whose cells are only numbered have the same names; their positions differ.
+    Its name depends on the positions of the cells, too: many tables have the same cell names.
     """
     digest = hashlib.blake2b("\n".join([column, *adata.obs_names]).encode(), digest_size=16)
     if (found := coordinates(adata)) is not None:

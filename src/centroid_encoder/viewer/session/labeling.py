@@ -29,7 +29,7 @@ KEYS = "123456789GHJKQUW"
 RESERVED_KEYS = "0N?"
 """Keys that mean something else while one labels."""
 MARKED = ("classes", "keys", "channels")
-"""What is stored of the classes beside their colours."""
+"""Names of the arrays that store the classes, beside their colours."""
 N_ALWAYS_TRAIN = 3
 """Cells of each class that are never held out."""
 HELD_OUT_SHARE = 5
@@ -107,7 +107,7 @@ class Labeling:
             try:
                 found = read_labels(self._journal)
                 here = found[self._rows_of(found) >= 0]
-                # A label that is here is not lost when it is taken back.
+                # A label that the table has is not lost, also if it is taken back later.
                 self._lost = here[self._now(here) != here]
             except (OSError, ValueError) as error:
                 if isinstance(error, FileNotFoundError):

@@ -49,7 +49,7 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     ]
     adata.uns[mark] = {"min_confidence": min_confidence}
     session.columns_changed.emit()
-    # The column may be what colours the cells.
+    # The cells may be coloured by this column.
     session.colors_changed.emit()
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))

@@ -17,9 +17,9 @@ from centroid_encoder.viewer.session.session import Session
 N_CELLS = 20
 """Cells that are suggested at a time."""
 FEATURES = ("use_rep", "layer", "use_raw", "mask_var")
-"""Arguments of a training that the suggestion without a map shares."""
+"""Arguments of a training that are also those of a suggestion without a map."""
 DONE, IMAGE = "done", "image"
-"""Columns of the cells that are not to be suggested, and of the images."""
+"""Columns that mark cells not to be suggested, and that name their images."""
 
 
 DOUBT = 0.1
@@ -47,7 +47,7 @@ class Suggestion(NamedTuple):
         if self.reason == "novel":
             return f"novel: unlike all labelled cells; nearest is {first}"
         text = "typical of a part of the data without labels"
-        # Probabilities of a map of so few labels are worth nothing.
+        # A map of so few labels has no reliable probabilities.
         return text if self.label is None else f"{text}; perhaps {self.label}"
 
 
@@ -93,7 +93,7 @@ class Queue:
         return range(start, min(start + size, len(self.cells)))
 
     def renew(self, found: Iterable[Suggestion], keep: int) -> None:
-        """Replace the cells from the place `keep` on by as many others, or add some at the end.
+        """Replace the cells from the place `keep` on by as many others; at the end, add cells.
 
         A novel cell keeps its place; in a queue that is made anew after each answer, it would
         always be the tenth.
@@ -153,7 +153,7 @@ class Queue:
 def suggestions(
     session: Session, skipped: Iterable[int], features: dict[str, Any]
 ) -> Callable[[], list[Suggestion]]:
-    """Return a function that suggests cells, for a thread; it does not read the session.
+    """Return a function that suggests cells; it can run in a thread, as it has all it needs.
 
     The map is the live map, whose features are its own; without one, `features` are arguments of a
     training. No cell that has a label by hand, or was skipped, is suggested.
@@ -161,7 +161,7 @@ def suggestions(
     labeling, draft, adata = session.labeling, session.draft, session.adata
     if labeling is None or adata is None:
         raise RuntimeError("the labelling has ended")
-    # `tl.suggest` takes the skipped cells for labelled ones: their part of the data was seen.
+    # Skipped cells count as labelled: the user has seen their part of the data.
     done = labeling.codes >= 0
     done[list(skipped)] = True
     obs = pd.DataFrame({DONE: pd.Series(done, adata.obs_names).map({True: DONE})}, adata.obs_names)
@@ -171,7 +171,7 @@ def suggestions(
     chosen = {name: value for name, value in features.items() if name in FEATURES}
     uns = {} if draft is None else {DRAFT_KEY: draft.uns[DRAFT_KEY]}
     source = sharing(adata if draft is None else draft, obs, uns)
-    # Imported here: two threads that import scikit-learn disturb each other.
+    # Imported here, not in the thread: scikit-learn must not be imported in two threads at once.
     call = partial(
         tl.suggest,
         source,

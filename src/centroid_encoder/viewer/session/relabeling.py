@@ -21,7 +21,7 @@ NEW_COLOR = "#d3d3d3"
 
 
 class Relabeling:
-    """Corrections of a label column; the column itself is only read.
+    """Corrections of a label column; the column itself does not change.
 
     The corrections begin as a copy of the labels, in ``f"{label_key}_relabeled"``, which exists
     while it differs from them. A column that a map was trained on stays as it is: further
@@ -50,7 +50,7 @@ class Relabeling:
         return self._steps.texts
 
     def relabel(self, rows: ArrayLike, label: str) -> None:
-        """Give rows of the AnnData another label, as one step, unless all of them have it.
+        """Give rows of the AnnData another label, as one step; no step if all of them have it.
 
         An empty `label` removes their labels; a label that is not known yet is a new one.
         A KeyError if the label column is gone, a TypeError if it holds measurements, a ValueError
@@ -64,7 +64,7 @@ class Relabeling:
         n = int((labels.codes != before.codes).sum())
         if not n:
             return
-        # A new label without cells is dropped; the original labels all stay.
+        # Drop new labels without cells; keep all original labels.
         used = {*as_categories(self.adata.obs[self._original]).categories, *labels.dropna()}
         labels = labels.remove_categories([name for name in labels.categories if name not in used])
         if (last := self._steps.last) is not None and not _equal(before, last[1]):
@@ -94,7 +94,7 @@ class Relabeling:
             self._steps.clear()
             raise RuntimeError(CHANGED.format(self.column))
         if adata.is_view:
-            # anndata would do this below, with a warning.
+            # Otherwise anndata does this below, with a warning.
             adata._init_as_actual(adata.copy())
         if _equal(labels, as_categories(adata.obs[self._original])):
             del adata.obs[self.column]
@@ -132,7 +132,7 @@ def corrected(adata: AnnData, label_key: str) -> str:
 def corrected_classes(
     adata: AnnData, result: Result, column: str | None = None
 ) -> tuple[pd.Index, NDArray[np.intp]]:
-    """Return the classes of a map and, after them, those named since, and the cells' codes.
+    """Return the classes of a map and, after them, those added since, and the codes of the cells.
 
     By default the labels of the cells are those of the map, with their corrections; `column` has
     other ones.

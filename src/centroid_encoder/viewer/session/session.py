@@ -1,4 +1,4 @@
-"""State of the widget, without Qt: what is chosen and what is shown.
+"""The state of the widget, without Qt: what the user has chosen and what is shown.
 
 Panels call the methods of the session and connect to its events; no panel refers to another one.
 """
@@ -60,8 +60,8 @@ class Session(Events):
     result, check
         The stored map and cross-validation under that name, or None.
     classes, codes
-        Classes of the map and, after them, those named since; (n_obs,) index into them of each
-        cell, −1 for none. None without a map.
+        Classes of the map and, after them, those added since; (n_obs,) index into them of each
+        cell, −1 for none. Empty without a map.
     labeling
         Labels that are given by hand now, or None.
     draft
@@ -141,9 +141,9 @@ class Session(Events):
 
     @property
     def relabeling(self) -> Labeling | Relabeling | None:
-        """The labelling by hand, or the relabelling of the labels that are chosen.
+        """The labelling by hand, or else the relabelling of the chosen labels.
 
-        The steps of the latter last until other labels are chosen.
+        The steps of a relabelling can be undone until other labels are chosen.
         """
         if self.labeling is not None:
             return self.labeling
@@ -169,7 +169,7 @@ class Session(Events):
         self.labeling = self.draft = self._draft_result = None
         self.hidden = frozenset()
         if adata is not None:
-            # The name of the results that were shown last, or "ce", or the first other one.
+            # The key of the results that were shown last, or "ce", or the first other key.
             keys = (self.key, "ce", *keys_in(adata.obs))
             stored = (key for key in keys if key in adata.uns or cv_key(key) in adata.uns)
             self.key = next(stored, "ce")
@@ -255,12 +255,12 @@ class Session(Events):
                 if remark:
                     self.say(remark, "warning")
             except (KeyError, ValueError) as error:
-                # A missing map is no problem, a damaged one is.
+                # Report a damaged map, and not a missing one.
                 if self.key in adata.uns or not isinstance(error, KeyError):
                     self.say(error, "warning")
         if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
             self.regions = "voronoi"
-        # A map that was trained meanwhile is to be seen.
+        # A map that was just trained replaces the live map.
         self.draft = self._draft_result = None
         self._read_classes()
 
@@ -277,7 +277,7 @@ class Session(Events):
         return find_reference(self.catalog.tables, self.result.stored)
 
     def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
-        """Write the result of a job that has ended into its table; show it if that is shown.
+        """Write the result of a finished job into its table, and show it if the table is chosen.
 
         A ValueError if the cells of the table are no longer those of the job.
         """
@@ -384,7 +384,7 @@ class Session(Events):
             self.failed.emit(error)
             return None
         finally:
-            # The columns of a labelling by hand stay the same.
+            # A labelling by hand adds no column.
             self._after_labels(columns=relabeling is not self.labeling)
         self._say_fault()
         return relabeling
