@@ -12,7 +12,7 @@ project = "centroid-encoder"
 author = "centroid-encoder developers"
 copyright = f"2026, {author}"
 release = metadata.version("centroid-encoder")
-# Read the Docs has one site for each version, and says where it is.
+# Read the Docs has one site for each version, and gives its address.
 site = os.environ.get(
     "READTHEDOCS_CANONICAL_URL", "https://centroid-encoder.github.io/centroid-encoder/"
 )
@@ -45,15 +45,15 @@ html_theme_options = {
     "path_to_docs": "docs",
     "show_toc_level": 2,
     "logo": {"text": project},
-    "navbar_persistent": [],  # there is one in the sidebar
+    "navbar_persistent": [],  # the search is in the sidebar
     "announcement": (
-        f"This is about {release}, which is being worked on." if "dev" in release else ""
+        f"This describes {release}, which is in development." if "dev" in release else ""
     ),
 }
 
 html_baseurl = site
 
-# What a link to a page looks like elsewhere: with the first picture of the page, or else this one.
+# Links to a page on other sites show the first picture of the page, or else this one.
 ogp_site_url = site
 ogp_image = f"{site}_images/tour-trained.png"
 ogp_image_alt = "A tissue in napari, and the map of its cells beside it"
@@ -61,12 +61,12 @@ ogp_use_first_image = True
 ogp_custom_meta_tags = ('<meta name="twitter:card" content="summary_large_image" />',)
 ogp_social_cards = {"enable": False}
 
-# With html_image, a picture given as <img> and not found is a warning, not a hole in the page.
+# With html_image, a missing picture in an <img> is a warning.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "html_image"]
 myst_heading_anchors = 3
 
-# Tutorials run when the site is built, again only after they were changed: what they print is kept
-# in docs/_build (`make clean` forgets it). An error in one is an error of the build.
+# Tutorials run when the site is built, and again only after a change: their outputs are cached in
+# docs/_build (`make clean` removes it). An error in a tutorial is an error of the build.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed")
 nb_execution_raise_on_error = True
@@ -74,7 +74,7 @@ nb_execution_timeout = 600
 nb_execution_in_temp = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress bars
-# Its kernel tells at each start that it listens on this machine without encryption.
+# At each start the kernel would warn that it listens on this machine without encryption.
 ipython = Path(__file__).parent / "_build" / "ipython"
 (ipython / "profile_default").mkdir(parents=True, exist_ok=True)
 (ipython / "profile_default" / "ipython_kernel_config.py").write_text(
@@ -82,11 +82,11 @@ ipython = Path(__file__).parent / "_build" / "ipython"
 )
 os.environ["IPYTHONDIR"] = str(ipython)
 
-# A prompt is not copied, nor what comes out.
+# Prompts and outputs are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# A parameter's type is that of its docstring, or else its annotation.
+# The type of a parameter is that of its docstring, or else of its annotation.
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
@@ -98,8 +98,8 @@ napoleon_google_docstring = False
 intersphinx_mapping = inventories()
 intersphinx_timeout = 10
 
-# Names without a dot are parameters, columns and words of a type in prose; so are the private
-# parts of numpy's types. All others must be found.
+# Names without a dot are parameters, columns or words, and numpy's types have private parts. All
+# other names must be found.
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"[^.]*"),
@@ -107,7 +107,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"numpy\._typing\..*"),
     ("py:.*", r"\d.*"),
     ("py:.*", r".*\.$"),
-    # Core is for developers, who have the code beside it.
+    # Core is for developers, who read the code.
     ("py:.*", r"(centroid_encoder\.)?(core|errors|recipes)\..*"),
     ("py:obj", r"(CodedMap|FittedMap|Layout|Network|Novelty|novelty|CentroidEncoder)\..*"),
 ]

@@ -1,4 +1,4 @@
-"""Draw where a cell's place comes from: probabilities, scatter, and what doubt looks like.
+"""Draw how the picture is made: places by probabilities, places with scatter, and doubtful cells.
 
 ``python examples/placement.py`` takes a minute and writes three figures into ``demo``.
 """
@@ -22,18 +22,22 @@ probabilities = np.array(
     [[1, 0, 0], [0.8, 0.2, 0], [0.6, 0.4, 0], [0.1, 0.9, 0], [0.2, 0.1, 0.7], [0.4, 0.3, 0.3]]
 )
 places = Layout(positions).place(np.log(probabilities + 1e-12), np.zeros((6, 3, 2)))
-figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
+figure, ax = plt.subplots(figsize=(7, 5.6), layout="constrained")
 far = [[-9, -9], [9, -9], [0.5, 9]]
+x, y = np.meshgrid(np.linspace(-0.35, 1.45, 900), np.linspace(-0.3, 1.15, 725))
+squared = np.square(np.stack([x, y], axis=-1)[..., None, :] - positions).sum(axis=-1)
+colors = ["C0", "C1", "C2"]
+ax.contourf(x, y, squared.argmin(axis=-1), levels=[-0.5, 0.5, 1.5, 2.5], colors=colors, alpha=0.15)
 cells = Voronoi(np.vstack([positions, far]))
-voronoi_plot_2d(cells, ax, show_points=False, show_vertices=False, line_colors="0.7")
-ax.scatter(*positions.T, s=90, color=["C0", "C1", "C2"], alpha=0.4, linewidth=0)
+voronoi_plot_2d(cells, ax, show_points=False, show_vertices=False, line_colors="white")
+ax.scatter(*positions.T, s=110, color=colors, alpha=0.5, linewidth=0)
 for name, position in zip("ABC", positions, strict=True):
-    ax.annotate(name, position, xytext=(9, -4), textcoords="offset points", weight="bold")
-ax.scatter(*places.T, s=18, color="black", zorder=3)
-for i, (place, odds) in enumerate(zip(places, probabilities, strict=True)):
-    text = ", ".join(f"{name} {p:.0%}" for name, p in zip("ABC", odds, strict=True) if p)
-    below = (-14, -18) if i % 2 else (-14, 9)
-    ax.annotate(text, place, xytext=below, textcoords="offset points", fontsize="small")
+    ax.annotate(name, position, xytext=(10, -5), textcoords="offset points", weight="bold", size=13)
+ax.scatter(*places.T, s=22, color="black", zorder=3)
+sides = [(-10, 12), (-40, -20), (-60, 12), (-40, -20), (-30, 12), (-125, 4)]
+for place, odds, side in zip(places, probabilities, sides, strict=True):
+    text = "  ".join(f"{name} {p:.0%}" for name, p in zip("ABC", odds, strict=True) if p)
+    ax.annotate(text, place, xytext=side, textcoords="offset points", fontsize="small")
 ax.set(xticks=[], yticks=[], xlim=(-0.35, 1.45), ylim=(-0.3, 1.15), aspect="equal")
 figure.savefig(folder / "placement-probabilities.png", dpi=100)
 

@@ -1,4 +1,4 @@
-"""Draw the reliability of a map: the page in the README.
+"""Draw the page of docs/believing.md: a map and the measures of its errors.
 
 ``python examples/reliability.py`` takes some minutes and writes ``demo/reliability.png``.
 """

@@ -82,7 +82,7 @@ class Section(NamedTuple):
     labels: NDArray[np.int32]
     """Nuclei; ids with gaps."""
     adata: ad.AnnData
-    """What was measured of each nucleus, with the type that was annotated."""
+    """Measurements of each nucleus, and its annotated type."""
 
 
 @dataclass

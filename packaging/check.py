@@ -1,9 +1,9 @@
-"""Check what a release would bring, before it is one: ``make release-check``.
+"""Check a release before it is made: ``make release-check``.
 
-Builds the sdist and, from it, the wheel; looks into both; and installs the wheel into environments
-that have nothing else of ours: without napari, and with it and each Qt binding. By default their
-dependencies are those of .venv, so that no network is needed; ``--fresh`` has pip install them.
-Everything is written to ``build/release``.
+Builds the sdist and, from it, the wheel; checks the files in both; and installs the wheel into
+new environments: without napari, and with napari and each Qt binding. By default their dependencies
+are those of .venv, so that no network is needed; with ``--fresh``, pip installs them. Everything is
+written to ``build/release``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from zipfile import ZipFile
 import yaml
 from notes import notes
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "release"
 DIST = BUILD / "dist"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RELEASED = Version(PROJECT["version"]).base_version  # 0.1.0 of 0.1.0.dev0 and 0.1.0rc1
 BINDINGS = {
     "pyside6": ("pyside6-essentials", "shiboken6"),
     "pyqt6": ("pyqt6", "pyqt6-qt6", "pyqt6-sip"),
@@ -82,10 +84,9 @@ def run(*command: str | Path, cwd: Path = ROOT, **env: str) -> str:
 
 def check_version(tag: str | None) -> None:
     version = PROJECT["version"]
-    released, dev, _ = version.partition(".dev")
-    notes("Unreleased" if dev else version)
+    notes("Unreleased" if Version(version).is_devrelease else version)
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    need(citation["version"] == released, f"CITATION.cff is not of {released}")
+    need(citation["version"] == RELEASED, f"CITATION.cff is not of {RELEASED}")
     if tag is None:
         say(f"CHANGELOG.md describes version {version}")
         return
@@ -95,16 +96,17 @@ def check_version(tag: str | None) -> None:
 
 
 def check_registries() -> None:
-    """Compare what the registries are told with pyproject.toml."""
+    """Compare the files for the registries with pyproject.toml."""
     scverse = yaml.safe_load((ROOT / "packaging/scverse/meta.yaml").read_text(encoding="utf-8"))
     conda = (ROOT / "packaging/conda/recipe.yaml").read_text(encoding="utf-8")
     recipe = yaml.safe_load(re.sub(r"\$\{\{ (\w+) \}\}", r"\1", conda.replace("name[0]", "name")))
-    released = PROJECT["version"].partition(".dev")[0]
-    for name, version, licence in (
-        ("scverse/meta.yaml", scverse["version"], scverse["license"]),
-        ("conda/recipe.yaml", recipe["context"]["version"], recipe["about"]["license"]),
+    need("version" not in scverse, "scverse/meta.yaml: the registry reads the version from PyPI")
+    version = recipe["context"]["version"]
+    need(version == RELEASED, f"conda/recipe.yaml is of {version}, not of {RELEASED}")
+    for name, licence in (
+        ("scverse/meta.yaml", scverse["license"]),
+        ("conda/recipe.yaml", recipe["about"]["license"]),
     ):
-        need(version == released, f"packaging/{name} is of {version}, not of {released}")
         need(licence == PROJECT["license"], f"packaging/{name} names another licence")
     extras = PROJECT["optional-dependencies"]
     for section, ours in (("run", PROJECT["dependencies"]), ("run_constraints", extras["napari"])):
@@ -123,14 +125,14 @@ def build() -> Path:
     say("Building the sdist, and the wheel from it ...")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST)
     (wheel,) = DIST.glob("*.whl")
-    # Renders the README as PyPI does, and knows what PyPI refuses.
+    # Renders the README as PyPI does, and finds what PyPI would refuse.
     run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())
     say(f"twine check --strict passes for {', '.join(sorted(p.name for p in DIST.iterdir()))}")
     return wheel
 
 
 def check_files(wheel: Path) -> None:
-    """Look for files that should not be there, and for those that should."""
+    """Check that the wheel and the sdist have all files of the package, and no others."""
     tracked = set(run("git", "ls-files").splitlines())
     package = {path.removeprefix("src/") for path in tracked if path.startswith("src/")}
     with ZipFile(wheel) as archive:
@@ -206,7 +208,7 @@ viewer.close()
 
 
 def check_install(wheel: Path, binding: str | None, fresh: bool) -> None:
-    """Install the wheel beside its dependencies alone, and use it as its users would."""
+    """Install the wheel with its dependencies only, and use it."""
     home = BUILD / (binding or "without-napari")
     say(
         f"Installing the wheel, {f'with napari and {binding}' if binding else 'without napari'} ..."
@@ -260,7 +262,7 @@ def hidden_from(binding: str | None) -> set[str]:
 
 
 def borrow(python: Path, hidden: set[str]) -> None:
-    """Link into an environment what this one has, but for the distributions that are hidden."""
+    """Link the packages of this environment into another one, except for hidden distributions."""
     normal = {re.sub(r"[-_.]+", "-", name).lower() for name in hidden}
     skipped = {"__pycache__", "bin"}
     for distribution in distributions():

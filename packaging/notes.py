@@ -1,4 +1,4 @@
-"""Print what CHANGELOG.md says of a version: ``python packaging/notes.py 0.1.0``."""
+"""Print the section of a version in CHANGELOG.md: ``python packaging/notes.py 0.1.0``."""
 
 from __future__ import annotations
 

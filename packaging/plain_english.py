@@ -1,4 +1,4 @@
-"""Check that comments, docstrings and messages of Python files are plain English.
+"""Check that comments, docstrings and Markdown pages are plain English.
 
 By default it checks the files that changed since the last commit before HEAD; ``--since main``
 takes another commit, and names of files check these. CONTRIBUTING.md explains the rules.
@@ -39,7 +39,8 @@ def main() -> None:
     arguments = parser.parse_args()
     found = False
     for path in arguments.files or changed(arguments.since):
-        for line, text in prose(path.read_text(encoding="utf-8")):
+        find = prose_of_markdown if path.suffix == ".md" else prose
+        for line, text in find(path.read_text(encoding="utf-8")):
             for advice, pattern in RULES.items():
                 if match := re.search(pattern, text, re.MULTILINE):
                     print(f"{path}:{line}: {match[0].strip()!r}: {advice}")
@@ -48,10 +49,10 @@ def main() -> None:
 
 
 def changed(commit: str) -> list[Path]:
-    """Return the Python files that were added or changed since a commit; none without it."""
-    command = ["git", "diff", "--name-only", "--diff-filter=d", commit, "--", "*.py"]
+    """Return the Python and Markdown files that were added or changed since a commit."""
+    command = ["git", "diff", "--name-only", "--diff-filter=d", commit, "--", "*.py", "*.md"]
     done = subprocess.run(command, capture_output=True, text=True)
-    return [path for path in map(Path, done.stdout.split("\n")) if path.suffix == ".py"]
+    return [path for path in map(Path, done.stdout.split("\n")) if path.suffix in (".py", ".md")]
 
 
 def prose(source: str) -> Iterator[tuple[int, str]]:
@@ -62,6 +63,16 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
         elif token.type == tokenize.STRING and token.string.startswith('"""'):
             for i, text in enumerate(token.string.strip('"').split("\n")):
                 yield token.start[0] + i, text.strip()
+
+
+def prose_of_markdown(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line outside of code and tables."""
+    in_code = False
+    for i, line in enumerate(source.split("\n"), start=1):
+        if line.startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith("|"):
+            yield i, line
 
 
 if __name__ == "__main__":
