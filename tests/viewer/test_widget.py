@@ -154,7 +154,7 @@ def test_errors_are_one_readable_line(
     adata.obs["cell_type"] = pd.Categorical([None] * 120)
     with unchanged(adata):
         train(widget)
-    assert widget.message.text() == "No cell has a label in obs['cell_type']."
+    assert widget.message.text().startswith("obs['cell_type'] has no labels")
     assert widget.message.isVisible()
     assert widget.trainer.train_button.isEnabled()
     (note,) = notified

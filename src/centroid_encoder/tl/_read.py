@@ -182,6 +182,8 @@ def _read_labels(
     column = column.astype("category")
     categories = column.cat.categories
     if unlabeled_category is not None:
+        if not pd.api.types.is_scalar(unlabeled_category):
+            check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
         if unlabeled_category not in categories:
             near = near_matches(unlabeled_category, categories)
             text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}{near}"
