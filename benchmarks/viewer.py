@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import napari
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 
 TICK = 5
 """Milliseconds between two ticks of the timer."""
-N_LABELS, PER_LABEL = 60, 500
-"""Cells that are labelled by keys, and the milliseconds for each."""
+N_LABELS = 60
+"""Cells that are labelled by keys."""
+PER_LABEL = 500, 1500
+"""Milliseconds for each cell. In the shorter time, each live map is dropped by the next label."""
 N_CLASSES = 20
 SIZE = 700
 
@@ -127,15 +130,17 @@ def labelling(widget: CentroidEncoderWidget) -> None:
     maps: list[object] = []
     session.draft_changed.connect(lambda: maps.append(session.draft))
 
-    def label_all() -> None:
+    def label_all(milliseconds: int) -> None:
         for _ in range(N_LABELS):
             if (cell := queue.queue.current) is not None:
                 name = truth.iloc[cell.row]
                 key = str(1 + names.index(name)) if name in names else "N"
                 QTest.keyClick(canvas, Qt.Key(ord(key)))
-            wait(PER_LABEL)
+            wait(milliseconds)
 
-    latency(widget, f"{N_LABELS} labels by keys", label_all)
+    for milliseconds in PER_LABEL:
+        name = f"{N_LABELS} labels by keys, one in {milliseconds} ms"
+        latency(widget, name, partial(label_all, milliseconds))
     assert session.labeling is not None
     print(f"    {len(session.labeling.labels)} cells are labelled; {len(maps)} live maps")
     widget.label.end()
