@@ -285,7 +285,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     held_out = session.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
-    assert f"of {held_out.sum()} held-out cells wrong" in panel.count_text.text()
+    assert f"of {held_out.sum()} held-out wrong" in panel.count_text.text()
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
     ]

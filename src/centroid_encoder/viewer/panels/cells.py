@@ -142,8 +142,8 @@ class CellsPanel(QWidget):
 
     def show_column(self, name: str) -> None:
         """Colour the cells by a column of ``obs``."""
+        self.value_box.setCurrentIndex(self._values.index(name))
         self.color_box.choose(ANY_VALUES)
-        self.value_box.setCurrentText(name)
 
     def clear(self) -> None:
         """Select no cells."""
