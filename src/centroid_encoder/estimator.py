@@ -67,15 +67,15 @@ class CentroidEncoder(
         these positions, weighted by its probabilities, plus its scatter along the leading
         components of the classes, and always in the Voronoi cell of its most probable class.
         `predict`, `predict_voronoi` and `decoder_distances` then agree. If there are more than 100
-        features, the networks receive 100 principal axes, and Gaussian noise with the covariance
-        that `dropout` of the features would give.
+        features, the inputs of the networks are 100 principal axes. In training, Gaussian noise
+        takes the place of dropout, with the covariance that `dropout` of the features would have.
     n_networks : int or "auto", default="auto"
-        Number of networks with ``placement="voronoi"``. Each is trained on all but one fold of the
-        samples, and computes the weights of the features from them. A training sample is placed by
-        the network that was not trained on it, a new sample by all networks, weighted by their
-        numbers of training samples. 1 trains one network on all samples; its probabilities for
-        these samples are too high. ``"auto"`` is 4 for up to 5,000 training samples, 3 for up to
-        50,000, and 2 for more.
+        Number of networks with ``placement="voronoi"``. Each is trained on all folds of the samples
+        but one; the weights of its features are computed from the same samples. A training sample
+        is placed by the network that was not trained on it, a new sample by all networks, weighted
+        by their numbers of training samples. 1 trains one network on all samples; its probabilities
+        for these samples are too high. ``"auto"`` is 4 for up to 5,000 training samples, 3 for up
+        to 50,000, and 2 for more.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder has the same in reverse order. ``"auto"``
         is (500, 250, 125). Without a bottleneck and for up to 5,000 training samples it is
@@ -84,49 +84,51 @@ class CentroidEncoder(
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"
         Whether the encoder's hidden layers are batch-normalised [2]_ during training; the fitted
-        map has plain layers. It needs fewer epochs and makes rounder classes. ``"auto"`` uses it
-        with a bottleneck and at least 4,000 training samples; fewer would be overfitted.
+        map has plain layers. Batch normalisation needs fewer epochs and makes rounder classes.
+        ``"auto"`` uses it with a bottleneck and at least 4,000 training samples; with fewer, it
+        overfits.
     output : {"span", "full"}, default="span"
         Coordinates of the decoder's output. ``"span"``: coordinates in an orthonormal basis of the
-        centroids' affine span, at most n_classes − 1 numbers, which has the same minimum at a
-        fraction of the cost. ``"full"``: n_features numbers, as in the paper.
+        centroids' affine span, at most n_classes − 1 numbers. The loss has the same minimum as
+        with ``"full"``, at a fraction of the cost. ``"full"``: n_features numbers, as in the paper.
     compactness : float, default=0.1
         Weight of a second term of the loss: the share of the embedding's scatter that is within
         classes. It keeps the samples of a class together, so that Voronoi cells separate classes as
         well as nearest neighbours do. 0 is the loss of the paper.
     scale : {"supervised", "feature", "global"}, default="supervised"
-        Standardisation, computed from the training samples and part of the fitted map.
+        Standardisation of the features, computed from the training samples and stored in the map.
         ``"feature"`` divides each feature by its standard deviation. ``"supervised"`` also
         multiplies it by its correlation ratio with the classes, so that uninformative features do
-        not hide the others. ``"global"`` divides all features by one number, as suits pixels.
+        not hide the others. ``"global"`` divides all features by one number; use it for pixels.
     max_features : int or None, default=2000
         Largest number of features to train on with ``scale="supervised"``: those with the largest
         weights; None keeps all. It bounds the cost of whole transcriptomes. Each of several
         networks chooses its own features.
     clip : float or None, default=10.0
-        Largest absolute z-score. It bounds nearly constant features in new data.
+        Largest absolute z-score; larger ones are clipped. This limits the influence of nearly
+        constant features in new data.
     dropout : float or "auto", default="auto"
-        Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features, 1/2 − 50 / k. It is at least 0.02, and for n < 1,250 training
-        samples at least 25 / n, up to 0.15: with so few samples, single features are unreliable.
+        Share of input values set to zero in each training step, in [0, 1). ``"auto"`` is
+        1/2 − 50 / k for k features, but at least 0.02. For n < 1,250 training samples it is also at
+        least min(25 / n, 0.15), since single features are unreliable then.
     class_weight : "sqrt", "balanced", dict or None, default="sqrt"
         Weight of each sample in the loss. ``"sqrt"``: one over the square root of the number of
         samples of its class, so that large classes count for more than small ones, but not in
         proportion to their size. ``"balanced"``: one over that number. A dict holds a number for
         each class, as in scikit-learn. None: all the same.
     max_samples : int or None, default=1_000_000
-        Largest number of samples to train on; None trains on all. If there are more, a stratified
-        sample trains, which bounds the memory and time of the training. The others are placed by
-        networks that were not trained on them.
+        Largest number of samples to train on; None trains on all. If there are more, the
+        networks are trained on a stratified sample, which bounds the memory and time of the
+        training. The others are placed by networks that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
-        Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` is
-        half of the epochs of training with a bottleneck and more than 15 classes, and otherwise 0.
+        Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. With a
+        bottleneck and more than 15 classes, ``"auto"`` is half of the epochs of the training;
+        otherwise it is 0.
     max_epochs : int, "auto" or "few", default="auto"
-        Epochs of training. ``"auto"`` is 300,000 over the number of training samples, between 20
-        and 60, and twice that with a bottleneck and more than 15 classes; but at most 1,200,000
-        over the number of samples, or 5 if that is larger. With ``placement="voronoi"`` and more
-        than 100 features it is at most 30. ``"few"``, for a first look, is 120,000 over the number
-        of samples, between 2 and 8.
+        Epochs of training. With n training samples, ``"auto"`` is 300,000 / n, but 20 to 60; with a
+        bottleneck and more than 15 classes, twice that. It is never above max(1,200,000 / n, 5),
+        and with ``placement="voronoi"`` and more than 100 features never above 30. ``"few"``, for a
+        first look, is 120,000 / n, but 2 to 8.
     validation_fraction : float, default=0.0
         Share of each class's samples that is not trained on, in [0, 1). The weights with the
         smallest loss on these samples are kept. 0 trains on all samples for `max_epochs`.
@@ -136,8 +138,8 @@ class CentroidEncoder(
     merge_epochs : int, default=0
         Epochs of further training with the validation samples merged back (the paper's last step).
     batch_size : int or "auto", default="auto"
-        Samples in each step. ``"auto"`` divides an epoch into 32 steps, or 16 without a bottleneck,
-        of 16 to 256 samples, or 512 with batch normalisation.
+        Samples in each step. ``"auto"`` gives 32 steps per epoch, or 16 without a bottleneck. A
+        step has at least 16 and at most 256 samples, or 512 with batch normalisation.
     optimizer : {"adamw", "amsgrad"}, default="adamw"
         AdamW, or AMSGrad with the weight decay as a term of the loss.
     learning_rate : float or "auto", default="auto"

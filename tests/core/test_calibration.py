@@ -65,7 +65,9 @@ def test_probabilities_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize(("temperature", "exponent"), [(0.5, 2.0), (2.0, 1.0), (0.8, 0.5)])
-def test_the_calibration_of_the_labels_is_found(temperature: float, exponent: float) -> None:
+def test_fit_recovers_the_calibration_from_which_labels_were_drawn(
+    temperature: float, exponent: float
+) -> None:
     truth = Calibration(temperature, exponent)
     distances, labels = drawn(20_000, truth)
     found = Calibration.fit(distances, labels)
@@ -115,7 +117,7 @@ def test_classes_that_are_not_in_the_map_are_ignored() -> None:
     assert Calibration.fit(distances[labels == 3], labels[labels == 3]) == UNCALIBRATED
 
 
-def test_labels_of_a_part_do_not_change_its_probabilities() -> None:
+def test_labels_of_a_fold_do_not_change_the_probabilities_of_the_fold() -> None:
     distances, labels = drawn(300, Calibration(0.7, 1.5))
     parts = np.arange(300) % 3
     before = cross_fitted_probabilities(distances, labels, parts)
@@ -143,7 +145,7 @@ def test_bins_hold_all_predictions(n: int, n_bins: int, seed: int, ties: bool) -
         assert np.ptp(count) <= 1
 
 
-def test_calibration_error_by_hand() -> None:
+def test_calibration_error_equals_a_computed_value() -> None:
     confidence = np.repeat([0.6, 0.8, 0.9], [10, 20, 10])
     right = np.concatenate([np.arange(10) < 7, np.arange(20) < 13, np.arange(10) < 9])
     assert expected_calibration_error(confidence, right) == pytest.approx((1 + 3 + 0) / 40)

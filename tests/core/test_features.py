@@ -104,7 +104,7 @@ def test_each_network_weighs_features_by_its_own_rows() -> None:
         assert (share > 0).sum() == 3
 
 
-def test_features_that_are_constant_or_unrelated_to_the_classes() -> None:
+def test_constant_and_unrelated_features_are_scaled() -> None:
     X = counts(100)
     X[:, 1], X[:, 3] = 0.1, 1e8
     for scale in ("feature", "global", "supervised"):
@@ -153,7 +153,9 @@ def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["supervised", "feature", "global", "none"]))
 @settings(deadline=None, max_examples=40)
-def test_csr_with_duplicates_in_any_order_is_the_dense_matrix(seed: int, scale: Scale) -> None:
+def test_unsorted_csr_with_duplicates_gives_the_result_of_the_dense_matrix(
+    seed: int, scale: Scale
+) -> None:
     rng = np.random.default_rng(seed)
     n, d, n_values = rng.integers(2, 12), rng.integers(1, 8), rng.integers(0, 40)
     indptr = np.append(0, np.bincount(rng.integers(0, n, n_values), minlength=n).cumsum())

@@ -71,7 +71,9 @@ def bottleneck(X: NDArray[Any], codes: NDArray[np.intp]) -> Trained:
     return trained(X, codes, **BOTTLENECK)
 
 
-def test_the_map_is_that_of_the_labels(X: Any, codes: Any, voronoi: Trained) -> None:
+def test_a_fit_on_codes_equals_the_estimator_on_labelled_rows(
+    X: Any, codes: Any, voronoi: Trained
+) -> None:
     known, fit = codes >= 0, voronoi.fit
     assert_array_equal(voronoi.model.classes_, ["a", "b", "c", "d"])
     assert_array_equal(CLASSES[fit.known], voronoi.model.classes_)
@@ -222,7 +224,7 @@ def test_unsuitable_labels_and_data_are_errors(X: Any, codes: Any) -> None:
         trained(X * 1e200, codes)
 
 
-def test_the_first_frame_separates_no_noise() -> None:
+def test_the_first_frame_does_not_separate_classes_of_noise() -> None:
     """Each row is placed by a regression on the other rows."""
     rng, frames = np.random.default_rng(0), []
 

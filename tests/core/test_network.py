@@ -89,7 +89,9 @@ def test_initial_weights_are_uniform_within_the_published_bounds(
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_folding_makes_plain_layers_of_the_same_map(hidden: tuple[int, ...]) -> None:
+def test_folding_batch_norm_gives_plain_layers_with_the_same_outputs(
+    hidden: tuple[int, ...],
+) -> None:
     network = make(hidden, batch_norm=True).eval()
     before = network.encode(samples()).detach()
     network.fold_batch_norm()
@@ -108,7 +110,7 @@ def test_hidden_layers_of_the_encoder_are_normalised_over_the_batch() -> None:
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_networks_side_by_side_are_each_one_network(hidden: tuple[int, ...]) -> None:
+def test_each_of_several_networks_computes_the_same_as_alone(hidden: tuple[int, ...]) -> None:
     several = make(hidden, n_outputs=0, n_networks=3)
     several.votes.copy_(torch.tensor([0.5, 0.3, 0.2]))
     x = samples(3, 20, 6)

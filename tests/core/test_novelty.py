@@ -51,7 +51,7 @@ def test_an_unknown_class_is_novel() -> None:
     assert roc_auc_score(np.repeat([0, 1], 400), np.concatenate([known, unknown])) > 0.97
 
 
-def test_features_without_a_weight_count() -> None:
+def test_features_of_weight_zero_affect_novelty() -> None:
     X, codes = drawn(800, range(2), 0)
     standardizer = fit_standardizer(X, np.arange(800), codes, "supervised", 10.0, 5)[0]
     model, *_ = Novelty.fit(X, np.arange(800), codes, standardizer)
@@ -119,7 +119,9 @@ def test_duplicates_are_not_novel() -> None:
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
-def test_sparse_data_and_batches_give_the_same(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_data_and_batches_give_the_same_novelty(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, codes = drawn(400, range(4), 0)
     query = drawn(50, range(5), 1)[0]
     dense, standardizer = fitted(X, codes)
@@ -153,7 +155,7 @@ def test_the_reference_is_small_and_has_every_class() -> None:
     ids=["constant", "duplicates", "one feature", "more features than samples", "huge"],
 )
 @pytest.mark.filterwarnings("error")
-def test_odd_data(X: NDArray[np.float64]) -> None:
+def test_degenerate_data_have_a_novelty(X: NDArray[np.float64]) -> None:
     model, standardizer = fitted(X, np.arange(len(X)) % 2)
     found = model.quantiles(X, standardizer)
     assert ((found >= 0) & (found <= 1)).all()

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import PLACED, TOWARDS, Layout, Odds, Scatter
+from centroid_encoder.core.placement import PLACED, BETWEEN_WEIGHT, Layout, Odds, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -26,8 +26,8 @@ def gauges(layout: Layout, places: np.ndarray, own: np.ndarray) -> np.ndarray:
     found = []
     for place, j in zip(places.astype(float), own, strict=True):
         y, others = place - layout.positions[j], np.delete(layout.positions, j, axis=0)
-        ways = others - layout.positions[j]
-        found.append(max(2 * (ways @ y) / np.square(ways).sum(axis=1)))
+        step_factors = others - layout.positions[j]
+        found.append(max(2 * (step_factors @ y) / np.square(step_factors).sum(axis=1)))
     return np.array(found)
 
 
@@ -87,21 +87,21 @@ class TestLayout:
         )
         assert np.linalg.norm(below - above) < 1e-3
 
-    def test_distances_of_places_are_the_odds_squared(self) -> None:
+    def test_squared_distances_of_places_are_log_odds(self) -> None:
         """Squared, because most samples have scatter, which makes their odds look more even."""
         layout = Layout.fit(np.array([[0.0, 0.0], [1.0, 0.0]]), 2)
         logits = np.column_stack([np.linspace(0.2, 2.5, 20), np.zeros(20)])
         places = layout.place(logits, np.zeros((20, 2, 2)))
         assert_allclose(np.square(layout.distances(places))[:, 1], 2 * logits[:, 0], rtol=1e-3)
 
-    def test_doubt_with_a_class_behind_others_leads_to_the_own_border(self) -> None:
+    def test_even_odds_with_a_distant_class_lead_to_the_border_of_the_own_cell(self) -> None:
         """A sample in doubt with the last class of a row lies at the border of its own cell."""
         layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1]]))
         place = layout.place(np.array([[0.01, -20.0, 0.0]]), np.zeros((1, 3, 2)))
         assert_array_equal(cdist(place, layout.positions).argmin(), 0)
         assert 0.9 < gauges(layout, place, np.array([0]))[0] < 1
 
-    def test_components_are_the_inverse_for_certain_samples(self) -> None:
+    def test_components_invert_the_places_of_samples_without_doubt(self) -> None:
         layout = Layout.fit(np.random.default_rng(4).normal(size=(5, 4)), 2)
         components = np.random.default_rng(5).uniform(-1.5, 1.5, size=(30, 5, 2))
         own = np.arange(30) % 5
@@ -127,7 +127,7 @@ class TestScatter:
             own = X[codes == j] - centroids[j]
             covariance = np.cov(own.T)
             between = np.outer(way, way) / (way @ way) * np.trace(covariance)
-            expected = own @ np.linalg.eigh(covariance + TOWARDS * between)[1][:, :-3:-1]
+            expected = own @ np.linalg.eigh(covariance + BETWEEN_WEIGHT * between)[1][:, :-3:-1]
             for axis in range(2):
                 shown = found[codes == j, j, axis]
                 assert abs(np.corrcoef(shown, expected[:, axis])[0, 1]) > 0.999
@@ -157,10 +157,10 @@ class TestScatter:
             moved = scatter.moved(centroids, positions)
             found = moved.components(moved.project(torch.tensor(X).float()))
             for j in range(3):
-                ways = np.delete(positions - positions[j], j, axis=0)
+                step_factors = np.delete(positions - positions[j], j, axis=0)
                 toward = np.delete(centroids - centroids[j], j, axis=0)
                 own = codes == j
-                shown = found[own, j] @ ways.T
+                shown = found[own, j] @ step_factors.T
                 wanted = (X[own] - centroids[j]) @ toward.T
                 for k in range(2):
                     assert np.corrcoef(shown[:, k], wanted[:, k])[0, 1] > 0.95
@@ -232,7 +232,7 @@ def model(digits: tuple[np.ndarray, ...]) -> ce.CentroidEncoder:
 
 
 class TestEstimator:
-    def test_the_inverse_is_of_the_same_class(
+    def test_inverse_transform_keeps_the_predicted_class(
         self, model: ce.CentroidEncoder, digits: tuple[np.ndarray, ...]
     ) -> None:
         assert_allclose(model.inverse_transform(model.centers_), model.centroids_, atol=1e-3)
@@ -241,7 +241,9 @@ class TestEstimator:
 
     @pytest.mark.parametrize("n_components", [1, 3])
     @pytest.mark.parametrize("n_classes", [2, 3])
-    def test_other_dimensions_and_few_classes(self, n_components: int, n_classes: int) -> None:
+    def test_one_and_three_dimensions_and_two_classes_work(
+        self, n_components: int, n_classes: int
+    ) -> None:
         X, y = load_iris(return_X_y=True)
         X, y = X[y < n_classes], y[y < n_classes]
         model = ce.CentroidEncoder(n_components, **QUICK).fit(X, y)

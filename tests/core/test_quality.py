@@ -51,13 +51,13 @@ def test_knn_is_the_majority_of_the_five_nearest(case: tuple[Array, Labels, Arra
     np.testing.assert_array_equal(knn_predict(reference, labels), expected)
 
 
-def test_a_duplicate_is_a_neighbour_and_no_points_have_no_class() -> None:
+def test_a_duplicate_counts_as_a_neighbour_and_no_points_give_an_empty_result() -> None:
     reference, labels = np.repeat([[0.0, 0], [9, 0]], 6, axis=0), np.repeat([0, 1], 6)
     np.testing.assert_array_equal(knn_predict(reference, labels), labels)
     assert knn_predict(reference, labels, np.zeros((0, 2))).shape == (0,)
 
 
-def test_a_point_on_a_border_lies_in_its_own_cell() -> None:
+def test_a_point_on_a_border_gets_its_own_class() -> None:
     centers = np.array([[0.0, 0], [2, 0], [0, 2], [np.nan, np.nan]])
     points = np.array([[1.0, 1]] * 4 + [[1.5, 0], [0.5, 0]])
     found = nearest_center(points, centers, np.array([0, 1, 2, -1, 0, 1]))
@@ -110,7 +110,7 @@ def test_an_embedding_is_rotated_onto_another_one(n_classes: int, reflect: int) 
     np.testing.assert_allclose(found[1], centers, atol=1e-9)
 
 
-def test_classes_count_for_more_than_samples_in_the_rotation() -> None:
+def test_centers_have_more_weight_than_samples_in_the_rotation() -> None:
     rng = np.random.default_rng(0)
     centers, samples = rng.normal(size=(4, 2)), rng.normal(size=(100, 2))
     (found,) = turned_onto((-centers,), (-centers, centers), (samples, rng.normal(size=(100, 2))))
@@ -118,7 +118,9 @@ def test_classes_count_for_more_than_samples_in_the_rotation() -> None:
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.7, 0.2, 0.1]])
-def test_random_labels_and_the_largest_class_are_at_chance(proportions: list[float]) -> None:
+def test_random_predictions_and_predicting_one_class_are_at_chance(
+    proportions: list[float],
+) -> None:
     rng, n_at_chance = np.random.default_rng(0), 0
     for _ in range(100):
         labels, predicted = rng.choice(len(proportions), (2, 100), p=proportions)
@@ -128,7 +130,7 @@ def test_random_labels_and_the_largest_class_are_at_chance(proportions: list[flo
     assert not at_chance(labels, np.where(rng.random(100) < 0.7, labels, predicted), 0)
 
 
-def test_p_value_counts_the_observed_labels() -> None:
+def test_p_value_includes_the_observed_error() -> None:
     null = np.array([0.5, 0.6, 0.7, 0.8])
     found = [permutation_p_value(error, null) for error in (0.1, 0.6, 0.9)]
     assert found == pytest.approx([1 / 5, 3 / 5, 1])

@@ -61,7 +61,7 @@ def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
         pytest.param(NORMAL[:40] * 10.0 ** (np.arange(40)[:, None] % 4), id="far out"),
     ],
 )
-def test_cells_of_special_centers(centers: Array) -> None:
+def test_degenerate_centers_have_correct_cells(centers: Array) -> None:
     check_cells(centers)
 
 

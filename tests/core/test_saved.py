@@ -169,7 +169,9 @@ def test_a_damaged_config_is_refused(part: str, changes: dict[str, Any], state: 
         ({"written_by": "99.0", "calibration": {"prior": 1}}, "a newer release.*the writer 99.0"),
     ],
 )
-def test_foreign_and_newer_files_are_named(changes: Any, words: str, state: Any) -> None:
+def test_the_error_says_that_a_file_is_foreign_or_newer(
+    changes: Any, words: str, state: Any
+) -> None:
     config, arrays = state("bottleneck")
     with pytest.raises(InvalidStateError, match=words):
         from_arrays(config | changes, arrays, CPU)

@@ -43,7 +43,7 @@ def groupings(draw: st.DrawFn) -> tuple[Codes, Codes]:
 
 
 @given(labelings(), shares, seeds)
-def test_the_same_share_of_every_class_is_held_out_except_of_small_ones(
+def test_the_same_share_of_each_class_is_held_out_but_nothing_of_small_classes(
     labels: Codes, share: float, seed: int
 ) -> None:
     held_out = stratified_holdout(labels, share, seed)
@@ -74,7 +74,7 @@ def test_groups_are_not_split_and_no_class_is_lost_if_that_can_be_avoided(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_other_choice_of_groups_is_nearer_to_the_share(seed: int) -> None:
+def test_the_chosen_groups_are_nearly_the_closest_to_the_share(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = rng.choice(8, 400, p=rng.dirichlet(np.full(8, 3)))
     labels = rng.integers(0, 3, 400)
@@ -89,7 +89,9 @@ def test_no_other_choice_of_groups_is_nearer_to_the_share(seed: int) -> None:
 
 
 @given(labelings(), st.integers(2, 6), seeds)
-def test_folds_have_as_many_samples_of_each_class(labels: Codes, n_folds: int, seed: int) -> None:
+def test_folds_have_equal_numbers_of_each_class_up_to_one(
+    labels: Codes, n_folds: int, seed: int
+) -> None:
     counts = np.bincount(labels)
     if counts.max() < n_folds:
         with pytest.raises(ValueError, match="n_splits"):

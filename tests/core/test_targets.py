@@ -86,7 +86,7 @@ def test_span_has_as_many_outputs_as_the_rank_of_the_centroids(
 
 
 @given(centroid_sets())
-def test_spread_out_targets_have_roots_of_the_distances(centroids: Array) -> None:
+def test_distances_of_spread_out_targets_are_roots_of_those_of_centroids(centroids: Array) -> None:
     targets = CentroidTargets.spread_out(centroids, CPU).coordinates.double().numpy()
     wanted, found = pdist(centroids), pdist(targets) ** 2
     if len(wanted) and wanted.max() > 1e-6 * np.abs(centroids).max():
@@ -121,7 +121,7 @@ def test_within_share_is_that_of_a_double_loop(seed: int, weighted: bool, scale:
         assert found == pytest.approx(within / total, rel=1e-6, abs=1e-9)
 
 
-def test_equal_codes_have_finite_gradients() -> None:
+def test_equal_bottleneck_outputs_have_finite_gradients() -> None:
     code = torch.ones(6, 2, requires_grad=True)
     share = within_share(code, torch.tensor([0, 0, 1, 1, 2, 2]), None, 3)
     share.backward()

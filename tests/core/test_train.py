@@ -167,7 +167,9 @@ def test_pretraining_changes_two_layers_and_no_other_bit(
 
 
 @pytest.mark.parametrize("patience", [1, 3])
-def test_a_merge_follows_patience_from_the_best_weights_with_all_rows(patience: int) -> None:
+def test_after_early_stopping_the_merge_starts_from_the_best_weights_with_all_rows(
+    patience: int,
+) -> None:
     config = {"max_epochs": 40, "learning_rate": 0.02, "patience": patience, "merge_epochs": 2}
     problem = make(wrong=True, **config)
     history, at_start = [], []
@@ -241,7 +243,7 @@ def several(folds: Tensor, hidden: tuple[int, ...] = (6,), **config: Any) -> Pro
     return replace(problem, network=network, data=data)
 
 
-def test_networks_side_by_side_learn_as_each_alone() -> None:
+def test_networks_trained_together_equal_networks_trained_alone() -> None:
     folds = torch.arange(100) % 4
     # A batch holds all rows, so that their order does not matter.
     together = several(folds, max_epochs=8, batch_size=100)

@@ -478,7 +478,7 @@ class User(LabelsByHand):
         )
         linked = [link.layer for link in widget.catalog.joins]
         for other in [*self.layers, *self.aside]:
-            if other not in linked or mode == "as it was":
+            if other not in linked or mode == "original colours":
                 assert self._has_own_colors(other), other.name
         if self.adata is None or label_key is None:
             return

@@ -72,7 +72,7 @@ def test_from_the_files_to_the_saved_result(
     expected = to_rgba_array([palette[name] for name in adata.obs["phenotype"]])
     assert_allclose(seen, expected[:, :3], atol=1 / 255)
     assert len(np.unique(seen.round(2), axis=0)) == adata.obs["phenotype"].nunique()
-    widget.cells.color_box.setCurrentText("as it was")
+    widget.cells.color_box.setCurrentText("original colours")
     assert_array_equal(labels.get_color(1), before)
 
     save(widget, tmp_path / "cells.h5ad")

@@ -239,7 +239,7 @@ def test_colors_are_the_same_everywhere(
     assert colors_of(viewer, layer, cells.obs["cell_id"]) == list(
         colors[cells.obs["cell_type"].cat.codes]
     )
-    trained.cells.color_box.setCurrentText("as it was")
+    trained.cells.color_box.setCurrentText("original colours")
     assert not is_colored(viewer, layer)
 
 

@@ -31,7 +31,7 @@ from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
 
-N_AXES = 100  # with more features, networks without a bottleneck receive as many principal axes
+N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
 N_SAMPLE = 10_000  # largest number of training rows from which axes and scatter are computed
 
 
@@ -45,22 +45,22 @@ class Fit:
 
     map: FittedMap
     known: Codes
-    """(K,) index of each class of the map among the classes of the caller."""
+    """(K,) indices of the classes of the map in the classes of the caller."""
     X: Matrix | Lazy
     codes: Codes
-    """(n,) class of each row of X among those of the map; −1 for rows that are not trained on."""
+    """(n,) index into the classes of the map for each row of X; −1 for unlabelled rows."""
     division: Division
     groups: Codes | None
     data: TrainingData
-    """The rows that are held in memory."""
+    """The rows in memory: those of training and validation."""
     along: NDArray[np.float32]
     """(n_held, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
     scored: tuple[Codes, NDArray[np.float64]] | None = None
-    """Rows that novelty was learned from, and their scores; None if it was not learned."""
+    """Rows from which novelty was learned, and their scores; None without novelty."""
 
     def judge(self, index: Codes | None = None) -> Iterator[Judged]:
-        """Embedding and distances to the classes of the map, of all rows or those of an index.
+        """Yield the embedding of rows (default: all), and their distances to the classes.
 
         Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
@@ -89,7 +89,7 @@ class Fit:
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
 
-        The score of a row that novelty was learned from is computed from the other folds.
+        If novelty was learned from a row, its score is computed from the other folds only.
         """
         learned = self.map.novelty
         if learned is None or self.scored is None:
@@ -111,9 +111,9 @@ class Fit:
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.
 
-        Its rows are placed by a network that was trained on less than half as many rows as the
-        largest network; or, if all training rows are of this group, by networks that were trained
-        on other rows of it. None if there is no such group.
+        Its rows are placed by a network that had less than half as many training rows as another
+        network. If all training rows are of this group, they are placed by networks that were
+        trained on other rows of the group. None if there is no such group.
         """
         if self.groups is None or self.division.n_networks == 1:
             return None
@@ -142,14 +142,14 @@ def fit(
     """Train on some rows of X, with the parameters of an estimator.
 
     The map is calibrated on rows that are placed by a network that was not trained on them. With
-    several networks these are all labelled rows; with one, the validation rows, unless they were
-    merged. Without such rows the map is not calibrated.
+    several networks, these are all labelled rows. With one network, they are the validation rows,
+    unless `merge_epochs` trained on them as well. Without such rows the map is not calibrated.
 
     Parameters
     ----------
     X, codes, classes, groups, novelty, callback
-        As in `CentroidEncoder.fit_codes`; X is checked. `Lazy` data are read twice, and rows that
-        are not held in memory once more to be placed.
+        As in `CentroidEncoder.fit_codes`; X is checked. `Lazy` data are read twice, and rows
+        that are not in memory a third time when they are placed.
     params, resolved
         Parameters of `CentroidEncoder`, already checked, and the function that replaces ``"auto"``
         in them by numbers (see `recipes.resolved`).
@@ -160,7 +160,8 @@ def fit(
     ------
     ValueError
         If there are fewer than two classes or too many, or labels that no file can hold; if a class
-        weight is not above 0; if the data are too large, or no class is large enough to validate.
+        weight is not above 0; if values are too large for float32, or no class has enough samples
+        for validation.
     StoppedTooEarly, KeyboardInterrupt, DivergedError
         As in `train`.
     """
@@ -247,8 +248,8 @@ def fit(
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
 
-    nowhere = np.full((n_classes, int(settings["n_components"])), np.nan)
-    fitted = FittedMap(standardizer, network, targets, nowhere, axes, placer)
+    unknown_centers = np.full((n_classes, int(settings["n_components"])), np.nan)
+    fitted = FittedMap(standardizer, network, targets, unknown_centers, axes, placer)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done, weights)
     chosen = np.sort(np.append(rows, division.validation))
@@ -313,8 +314,8 @@ def _read(
     """Read the rows that are held in memory.
 
     Returns the inputs of the networks, the (n_held, a) coordinates along the axes of the scatter
-    (a = 0 without a placer), and the (M, k) sums of the training rows of each class. The sums are 0
-    if all training rows are in the sample.
+    (a = 0 without a placer), and the (M, k) sums of the training rows of each class. With at most
+    `N_SAMPLE` training rows, the sums are not needed and are 0.
     """
     held, n_inputs = division.held, len(standardizer.kept)
     is_train = np.isin(held, division.train, assume_unique=True)
@@ -339,7 +340,8 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
     """Add odds, centers and calibration to the map, from outputs of the trained networks."""
     fitted, codes, division, unseen = done.map, done.codes, done.division, done.unseen
     labeled = division.held[codes[division.held] >= 0]
-    # The placer needs odds even if one network was trained on all rows, and is too sure of them.
+    # The placer needs odds. If one network was trained on all rows, they are fitted to these rows,
+    # although its outputs for them are too certain.
     some = at_most(placement.N_FITTED, unseen if len(unseen) else labeled)
     if fitted.placer is None:
         fitted.centers = class_centers(done.embed(labeled), codes[labeled], len(fitted.centers))
@@ -348,8 +350,8 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
         weights = class_weights[codes[some]].astype(np.float64)
         if division.n_networks > 1:
-            # In sum, the rows of a fold count as much as the network that was not trained on them
-            # counts for new rows.
+            # The weights of a fold add up to the weight that the network which was not trained on
+            # the fold has for new rows.
             fold = division.folds[some]
             weights *= division.votes[fold] / np.bincount(fold)[fold]
         fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights)

@@ -1,7 +1,7 @@
 """Places in the plane: the expected position of each sample, plus its scatter.
 
-- The distances between the positions of the classes have, as far as possible, the order of the
-  distances between centroids.
+- Each class has a position. As far as possible, classes whose centroids are closer have closer
+  positions.
 - A sample lies at the mean of these positions, weighted by the probabilities of the classes: at the
   position of its class if it is certain, and on the border between two classes of even odds.
 - Its scatter is added: its leading components within each class, weighted by the same
@@ -41,16 +41,18 @@ SIZE = 0.3  # standard deviation of the scatter in the plane, where near classes
 # A gauge is 0 at the position of a class and 1 at the border of its cell (see `Layout`).
 SCATTERED = 0.4, 0.9  # gauge above which the scatter is compressed, and its limit
 PLACED = 0.9, 0.99  # the same for places
-LAST = 0.85  # larger gauges count as this one when components are computed from a place
-SURE = 0.1  # smaller gauges count as this one when odds are computed from a place
-READ = 2.0  # exponent of the odds computed from a place; 1 would be right without scatter
+MAX_GAUGE = 0.85  # gauges are clipped to this before components are computed from a place
+MIN_GAUGE = 0.1  # gauges are raised to this before odds are computed from a place
+ODDS_EXPONENT = (
+    2.0  # of odds computed from a place, since scatter makes them look more even; 1 without
+)
 DECIMALS = 5  # of a place; classes are about 1 apart
-N_AXES = 20  # principal components of the scatter, from which those of each class are computed
-PRIOR = 10.0  # number of samples of the common scatter that are added to that of each class
-TOWARDS = 0.15  # weight of the directions to near classes relative to those of the scatter
+N_AXES = 20  # principal axes of the common scatter; components of a class lie in their span
+PRIOR = 10.0  # weight, in samples, of the common scatter in the covariance of each class
+BETWEEN_WEIGHT = 0.15  # weight of the directions to near classes relative to those of the scatter
 MOST_CLASSES = 2_000  # the layout of more classes would take minutes
 N_FITTED = 20_000  # largest number of samples from which odds are learned
-SMOOTHING = 0.3  # number of wrong samples that is added to those from which odds are learned
+SMOOTHING = 0.3  # pseudo-count of wrong samples when the odds are fitted
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Scatter:
             squared = np.maximum(np.square(to_others).sum(axis=1), 1e-12)
             near = np.square(squared.min() / squared)
             between = product(to_others.T * (near / squared / near.sum()), to_others)
-            _, vectors = np.linalg.eigh(within + TOWARDS * np.trace(within) * between)
+            _, vectors = np.linalg.eigh(within + BETWEEN_WEIGHT * np.trace(within) * between)
             shown = _signed(vectors[:, ::-1][:, :n_shown]).T
             deviations[j] = np.sqrt((shown @ within * shown).sum(axis=1).max(initial=0))
             directions[j, :n_shown] = shown
@@ -102,7 +104,8 @@ class Scatter:
         """Return the scatter around (M, k) centroids, turned to (M, m) positions of the classes.
 
         An orthogonal Procrustes rotation of the components of each class aligns the directions to
-        the other centroids with those to their positions; near classes have more weight. A gradient
+        the other centroids with the directions to the other positions; near classes have more
+        weight. A gradient
         from one class to another in the data thus has the same direction in the plane.
         """
         means, directions = product(centroids, self.axes.T), np.empty_like(self.directions)
@@ -127,7 +130,7 @@ class Scatter:
         return np.asarray(found.reshape(len(along), *of_means.shape) - of_means)
 
     def inverse(self, components: Floats, codes: Codes) -> Doubles:
-        """(n, k) inputs minus the centroids of their (n,) classes, from their (n, m) components."""
+        """(n, k) inputs less the centroids of the (n,) classes, computed from (n, m) components."""
         inverse = np.linalg.pinv(self.directions, rcond=1e-6)[codes]
         return np.asarray(np.einsum("jac,jc->ja", inverse, components) @ self.axes)
 
@@ -146,8 +149,8 @@ class Odds:
         """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
         The samples have (n, r) outputs and (n,) weights, and the classes (M, r) targets. The
-        classes are smoothed as in Platt (1999), but less, so that no sample has the probability 1
-        even if there are no errors.
+        wanted probabilities are smoothed as in Platt (1999), but less (`SMOOTHING`), so that none
+        is 1 even without errors.
         """
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
@@ -167,7 +170,7 @@ class Odds:
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
 
         bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
-        # L-BFGS-B would use the threads of NumPy (see `product`).
+        # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
         best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
         return cls(float(np.exp(best.x[0])), np.asarray(best.x[1:]))
 
@@ -191,33 +194,34 @@ class Layout:
         """Find positions whose distances have the order of those between (M, k) centroids.
 
         Only the order is used, since otherwise one distant class would leave no room for the
-        others. The wanted distances rise from 1 for the nearest pair by the diameter of a disc with
-        room for all classes.
+        others. The wanted distance of a pair is 1 + √M · rank / number of pairs, where √M is the
+        diameter of a disc with room for all classes.
         """
         n_classes = len(centroids)
         pairs = np.triu_indices(n_classes, 1)
         order = rankdata(squared_distances(centroids, centroids)[pairs].round(9))
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
-        positions = _scaled_down(wanted + wanted.T, n_components)
+        positions = _multidimensional_scaling(wanted + wanted.T, n_components)
         if n_components == 1:
-            # Scaling to a line has many local minima, so that only the order of the result counts.
+            # Scaling to one dimension has many local minima; use only the order of its result.
             positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
         apart = np.asarray(KDTree(positions).query(positions, k=2)[0])[:, 1]
         return cls(positions / np.median(apart))
 
     @cached_property
-    def ways(self) -> Doubles:
+    def step_factors(self) -> Doubles:
         """(M, M) factors of the displacements from each position to the others.
 
-        A sample with even odds of two classes lies half-way between them. If the cells of the two
-        do not touch, that is beyond the border of the own cell; the factor moves it to the border.
+        A sample with even odds of two classes lies half-way between them. If the Voronoi cells of
+        these classes do not touch, this point is beyond the border of the sample's own cell; the
+        factor moves it onto that border.
         """
-        ways = np.ones((len(self.positions), len(self.positions)))
-        for j, row in enumerate(ways):
+        step_factors = np.ones((len(self.positions), len(self.positions)))
+        for j, row in enumerate(step_factors):
             gauges = _gauge(self.positions - self.positions[j], self._normals(j))
             np.divide(2, gauges, where=gauges > 2, out=row)
-        return ways
+        return step_factors
 
     def place(self, logits: Floats, components: Floats) -> Singles:
         """(n, m) places of samples with (n, M) logits and (n, M, m) `Scatter.components`."""
@@ -233,7 +237,7 @@ class Layout:
     def _place_in(self, j: int, p: Floats, scatter: Floats) -> Doubles:
         """(n, m) places in the cell of class j, from (n, M) probabilities and (n, m) scatter."""
         normals, m = self._normals(j), scatter.shape[1]
-        doubt = product(p * self.ways[j], self.positions - self.positions[j])
+        doubt = product(p * self.step_factors[j], self.positions - self.positions[j])
         scatter = _squeeze(scatter, normals, *SCATTERED)
         # The more even the odds of two classes, the smaller the scatter in the direction between
         # them, so that there is no gap along the border.
@@ -247,15 +251,17 @@ class Layout:
     def distances(self, places: Floats) -> Singles:
         """(n, M) distances of (n, m) places to the classes: square roots of log odds.
 
-        The distance is 0 for the class in whose cell a place lies. Without scatter, a place with
-        the gauge g towards another class has the odds (2 − g) / g against it.
+        The distance is 0 for the class in whose cell a place lies. Without scatter, the odds of
+        that class against another one are (2 − g) / g at a place with the gauge g towards it.
         """
         own = cdist(places, self.positions).argmin(axis=1)
         squared = np.empty((len(places), len(self.positions)))
         for j in np.unique(own):
             rows = own == j
-            gauges = product(places[rows] - self.positions[j], self._normals(j).T).clip(SURE, 1)
-            squared[rows] = READ * np.log((2 - gauges) / gauges)
+            gauges = product(places[rows] - self.positions[j], self._normals(j).T).clip(
+                MIN_GAUGE, 1
+            )
+            squared[rows] = ODDS_EXPONENT * np.log((2 - gauges) / gauges)
         squared[np.arange(len(own)), own] = 0
         return np.asarray(np.sqrt(squared), dtype=np.float32)
 
@@ -269,7 +275,7 @@ class Layout:
         start, room = SCATTERED[0], SCATTERED[1] - SCATTERED[0]
         for j in np.unique(own):
             rows = own == j
-            squeezed = _gauge(scatter[rows], self._normals(j)).clip(start, LAST)
+            squeezed = _gauge(scatter[rows], self._normals(j)).clip(start, MAX_GAUGE)
             gauges = start - room * np.log1p((start - squeezed) / room)
             scatter[rows] *= (gauges / squeezed)[:, None]
         return scatter / SIZE, own
@@ -293,7 +299,7 @@ class Placer:
 
     @classmethod
     def fit(cls, scatter: Scatter, centroids: Doubles, targets: Singles) -> Self:
-        """Lay out the classes of (M, k) centroids in the dimensions of the scatter's components."""
+        """Lay out the classes with (M, k) centroids in as many dimensions as `scatter` has."""
         layout = Layout.fit(centroids, scatter.directions.shape[1])
         odds = Odds(1.0, np.zeros(len(targets)))
         return cls(targets, scatter.moved(centroids, layout.positions), layout, odds)
@@ -308,7 +314,7 @@ class Placer:
         own, rows = logits.argmax(axis=1), np.arange(len(logits))
         places = self.layout.place(logits, self.scatter.components(along))
         odds = logits[rows, own][:, None] - logits
-        # Rounded like places, but not to 0, the distance of the most probable class.
+        # Round as for places, but not to 0: only the most probable class has the distance 0.
         odds = np.maximum(odds.round(DECIMALS), 10.0**-DECIMALS)
         odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
@@ -338,12 +344,12 @@ def _squeeze(displacements: Floats, normals: Floats, start: float, limit: float)
 
 
 def _signed(vectors: Doubles) -> Doubles:
-    """Give eigenvectors, in columns, the sign with which their largest entry is positive."""
+    """Return eigenvectors, in columns, with a positive sign of the entry largest in size."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1, 1)
 
 
-def _scaled_down(wanted: Doubles, n_components: int) -> Doubles:
+def _multidimensional_scaling(wanted: Doubles, n_components: int) -> Doubles:
     """(M, m) points whose distances are close to the (M, M) wanted ones.
 
     They are found by SMACOF (de Leeuw 1977), which starts from classical scaling.

@@ -23,12 +23,12 @@ CLIP = 10  # largest absolute z-score
 # With fewer labels than these, per class or in all, typical cells are chosen.
 PER_CLASS, FEW = 4, 20
 MOST_CLUSTERS = 500
-N_NEIGHBORS = 20  # neighbours in the cluster to which a typical cell is near
+N_NEIGHBORS = 20  # in its cluster; a typical cell has a small mean distance to them
 SMALL = 5  # clusters of fewer cells come last, since they are often outliers
 LARGE = 5_000  # with more cells, k-means works in batches
-N_CANDIDATES = 3  # number of cells with small margins for each cell that is chosen
+N_CANDIDATES = 3  # number of candidates for each cell that is chosen
 NOVEL = 0.99  # novelty above which a cell may be of a class without a label
-EVERY = 10  # one in so many chosen cells is novel, if there are novel cells
+EVERY = 10  # if there are novel cells, one of every ten chosen cells is novel
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.floating]
@@ -65,7 +65,7 @@ def choose(
         (N, k) features of all cells, (N,) mask of cells with a label, and (N,) index of the image
         of each cell. The chosen cells are spread over the images.
     n, seed
-        Number of cells to choose, or of all without a label if they are fewer; and a seed.
+        Number of cells to choose, at most all without a label, and the seed of the choice.
     probabilities, novelty
         (N, M) probabilities of the classes of a map, and (N,) novelty; None without them.
     """
@@ -88,11 +88,12 @@ def choose(
 
 
 def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int) -> Codes:
-    """Rows of typical cells in clusters with few labels, those of large clusters first.
+    """Rows of typical cells from clusters with few labels; cells of large clusters come first.
 
     The method is TypiClust (Hacohen, Dekel & Weinshall 2022). k-means finds as many clusters as
-    there will be labels. From the clusters with the fewest labels, the largest first, the cell with
-    the smallest mean distance to its neighbours is chosen. Parameters are those of `choose`.
+    there will be labels. They are visited by their number of labels, fewest first, and then by
+    size, largest first. In each, the cell with the smallest mean distance to its neighbours is
+    chosen. Parameters are those of `choose`.
     """
     n = min(n, int((~is_labelled).sum()))
     if not n:
@@ -100,7 +101,7 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     n_clusters = min(int(is_labelled.sum()) + n, MOST_CLUSTERS, len(points))
     kind = MiniBatchKMeans if len(points) > LARGE else KMeans
     with warnings.catch_warnings():
-        # The warning is about fewer clusters because of equal cells.
+        # With equal cells, k-means finds fewer clusters and warns; that does not matter here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         clusters = kind(n_clusters, n_init=1, random_state=seed).fit_predict(points)
     members = [np.flatnonzero(clusters == c) for c in range(n_clusters)]
@@ -128,11 +129,11 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
 
 
 def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) -> Codes:
-    """Rows of cells between two classes that differ in their features; the least margin first.
+    """Rows of cells that lie between two classes; those with the smallest margins come first.
 
     The candidates are the `N_CANDIDATES` · n cells with the smallest margins, with equal numbers
-    from all images. k-means++ chooses n of them that are far from each other, so that each answer
-    is new information.
+    from all images. k-means++ chooses n of them whose features are far from each other, so that
+    each new label adds information.
 
     `points` and `groups` hold the (N, k) features and (N,) images of cells without a label, and
     `margins` the (N,) probabilities of the most probable class minus those of the second.
@@ -147,12 +148,12 @@ def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) ->
     place = np.empty(len(points), dtype=np.intp)
     place[by_group] = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
     candidates = order[np.argsort(place[order], kind="stable")][: N_CANDIDATES * n]
-    # All margins can be 1 if there are few labels, but not all weights may be 0.
+    # With few labels all margins can be 1, but k-means++ fails if all weights are 0.
     weights = 1 - margins[candidates].astype(np.float64) + np.finfo(np.float32).eps
     _, found = kmeans_plusplus(
         points[candidates].astype(np.float64), n, sample_weight=weights, random_state=seed
     )
-    # Equal cells can be chosen twice.
+    # k-means++ can choose equal cells twice; other candidates take their place.
     found = np.unique(found)
     others = np.setdiff1d(np.arange(len(candidates)), found)[: n - len(found)]
     rows: Codes = candidates[np.concatenate([found, others])]

@@ -282,7 +282,7 @@ class CrossValidation(_run.Job):
 
     @property
     def suitable_jobs(self) -> int:
-        """Number of trainings at once that is fastest on this machine."""
+        """Number of parallel trainings that is fastest on this machine."""
         on_cpu = resolve_device(self._estimator.device).type == "cpu"
         pays = len(self.places) * len(self._codes) >= N_WORTHWHILE
         return int(joblib.cpu_count()) if on_cpu and pays else 1

@@ -51,7 +51,7 @@ def embedding_key(key: str) -> str:
 
 
 def obs_key(key: str, column: Column) -> str:
-    """Name in ``obs`` of a column of the result `key`, or of the cross-validation `cv_key`."""
+    """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation."""
     return f"{key}_{column}"
 
 
@@ -74,7 +74,7 @@ def keys_in(columns: Iterable[object]) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """The parts of both kinds of results in ``uns``."""
+    """The parts in ``uns`` that maps and cross-validations have in common."""
 
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
@@ -227,7 +227,7 @@ def _read(
         return None
     try:
         stored["params"]["label_key"]
-        # Files return the classes as different types.
+        # The type of the classes after reading depends on the file format.
         return make(stored, pd.Index(np.asarray(stored["classes"]).tolist()))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         text = f"{error} is missing" if isinstance(error, KeyError) else error
@@ -310,7 +310,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     order = _category_order(adata, label_key, stored.classes)
     classes, query = stored.classes[order], split == QUERY
     if label_key != obs_key(key, "label") and query.any():
-        # Training cells and ingested ones in one table: the latter have their predicted class.
+        # If a table holds training cells and ingested cells, the latter have their predicted class.
         labels = labels.astype(object).where(~query, found)
     labeled = split.isin([TRAIN, TEST, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
@@ -319,7 +319,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])
     if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
-        # A selection of cells may lack classes whose colours are in `uns`.
+        # A subset of the cells may lack classes whose colours are in `uns`.
         unlabeled = stored.params.get("unlabeled_category", classes[0])
         categories = pd.Categorical([*categories, *classes, unlabeled]).categories
     return Result(
@@ -336,7 +336,7 @@ def read_map(adata: AnnData, key: str) -> StoredMap:
 
 
 def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
-    """Return a column of ``obs``; a KeyError, which describes it as `what`, if it is missing."""
+    """Return a column of ``obs``; raise a KeyError that calls it `what` if it is missing."""
     if column not in adata.obs:
         raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
     return adata.obs[column]

@@ -427,7 +427,9 @@ def test_labels_of_a_crash_are_offered(label: Open, table: ad.AnnData) -> None:
     assert not widget.label.restore_button.isVisible()
 
 
-def test_labels_travel_as_csv(label: Open, table: ad.AnnData, tmp_path: Path) -> None:
+def test_labels_are_written_to_csv_and_read_again(
+    label: Open, table: ad.AnnData, tmp_path: Path
+) -> None:
     widget = label()
     widget.select(np.array([0, 1]))
     widget.label.label("a")

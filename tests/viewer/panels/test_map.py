@@ -271,7 +271,7 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     del adata.obs["size"]
     values.setCurrentIndex(entries(values).index("size"))
     assert colors(figure) == of_classes
-    cells.color_box.setCurrentText("as it was")
+    cells.color_box.setCurrentText("original colours")
     assert colors(figure) == of_classes
     assert values.isHidden()
 

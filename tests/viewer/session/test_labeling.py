@@ -73,7 +73,7 @@ def test_classes_that_cannot_be_made_are_refused() -> None:
     assert [one.key for one in labeling.classes] == ["1", "2"]
 
 
-def test_seventeen_classes_have_sixteen_keys() -> None:
+def test_the_seventeenth_class_has_no_key() -> None:
     labeling = Labeling(table(), "mine")
     for i in range(17):
         labeling.add_class(f"class {i}")
@@ -103,7 +103,7 @@ def test_no_other_column_is_written_to(
         Labeling(adata, column)
 
 
-def test_the_unlabelled_column_of_a_measured_table_is_taken_over() -> None:
+def test_labels_of_a_measured_table_go_to_its_empty_column() -> None:
     adata = table()
     adata.obs["cell_type"] = pd.Categorical([None] * N, pd.Index([], dtype=object))
     Labeling(adata, "cell_type").close()
@@ -194,7 +194,7 @@ def test_tables_with_the_same_names_in_other_places_have_their_own_journals() ->
     assert Labeling(there, "mine").unsaved == 0
 
 
-def test_a_journal_that_cannot_be_written_or_read_ends_no_step(
+def test_steps_succeed_if_the_journal_cannot_be_written_or_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a file"
@@ -259,14 +259,14 @@ def test_undo_ends_where_something_else_has_changed_the_labels(unchanged: Unchan
     assert values(adata)[:2] == ["a", "b"]
 
 
-def test_counts_are_those_of_classes() -> None:
+def test_each_class_has_a_count() -> None:
     labeling = Labeling(table(), "mine")
     labeling.add_class("none")
     labeling.assign([0, 1, 4], "a")
     assert labeling.counts().tolist() == [0, 3]
 
 
-def test_a_fifth_is_held_out_by_the_names_alone() -> None:
+def test_cell_names_alone_decide_which_fifth_is_held_out() -> None:
     names, rng = pd.Index([f"cell{i}" for i in range(5000)]), np.random.default_rng(0)
     hashes, codes = name_hashes(names), rng.integers(-1, 3, 5000)
     out = held_out(hashes, codes)

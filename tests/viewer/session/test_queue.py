@@ -103,7 +103,7 @@ def test_the_queue_goes_back_to_a_cell_whose_label_was_undone() -> None:
     assert current(queue) == 7
 
 
-def test_a_cell_of_the_page_can_be_chosen_and_none_is_left_out() -> None:
+def test_cells_before_a_chosen_cell_of_the_page_follow_later() -> None:
     queue = queue_of(*range(10, 30))
     assert queue.page(12) == range(12)
     queue.go_to(5)
@@ -115,7 +115,7 @@ def test_a_cell_of_the_page_can_be_chosen_and_none_is_left_out() -> None:
     assert queue.page(12) == range(12, 20)
 
 
-def test_the_rest_is_made_again_without_twins_and_novel_cells_keep_their_place() -> None:
+def test_later_suggestions_are_replaced_without_duplicates_and_novel_cells_stay() -> None:
     queue = queue_of(7, 3, 9, 5, novel=(9,))
     queue.follow(codes(7))
     queue.renew([Suggestion(row, "unsure") for row in (7, 3, 20, 21, 22)], keep=2)
@@ -127,7 +127,7 @@ def test_the_rest_is_made_again_without_twins_and_novel_cells_keep_their_place()
     assert (current(queue), len(queue.cells)) == (30, 6)
 
 
-def test_cells_without_a_proposal_of_these_classes_get_one() -> None:
+def test_cells_without_a_proposal_or_with_an_outdated_one_get_a_new_one() -> None:
     queue = queue_of(1, 0)
     queue.cells.append(Suggestion(2, "unsure", "B", 0.5, "T", 0.4))
     queue.cells.append(Suggestion(3, "unsure", "old name", 0.5, "T", 0.4))
@@ -164,7 +164,7 @@ def test_no_labelled_or_skipped_cell_is_suggested(session: Session, unchanged: A
     assert not {cell.row for cell in again} & set(rows)
 
 
-def test_the_live_map_proposes_and_hides_no_held_out_cell(session: Session) -> None:
+def test_the_live_map_proposes_labels_for_unlabelled_cells(session: Session) -> None:
     label(session, [cell.row for cell in suggestions(session, [], {})()])
     train(session)
     assert session.draft is not None
@@ -220,7 +220,7 @@ def test_predictions_fill_a_column_of_their_own(session: Session) -> None:
     assert labeling.labels.equals(by_hand)
 
 
-def test_a_column_of_the_user_and_another_map_are_refused(session: Session) -> None:
+def test_apply_refuses_a_column_of_the_user_and_an_outdated_map(session: Session) -> None:
     adata = session.adata
     assert adata is not None
     label(session, [cell.row for cell in suggestions(session, [], {})()])

@@ -40,7 +40,7 @@ def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad
         assert (session.result is not None) == (key in adata.uns)
 
 
-def test_the_same_label_column_is_chosen_without_an_event(
+def test_choosing_the_current_label_column_emits_no_event(
     session: Session, cells: ad.AnnData
 ) -> None:
     show(session, cells)
@@ -88,7 +88,7 @@ def test_a_session_does_not_keep_a_closed_table_in_memory(
     assert [table() is not None for table in tables] == [False, False, True]
 
 
-def test_relabelled_cells_of_a_renamed_class_keep_its_name(session: Session, embed: Embed) -> None:
+def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, embed: Embed) -> None:
     cells = embed()
     cells.uns["cell_type_by_hand"] = {
         "classes": [f"type {i}" for i in range(3)],

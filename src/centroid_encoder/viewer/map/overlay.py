@@ -37,8 +37,9 @@ class LayerLink:
     """The cells of one Labels, Points or Shapes layer.
 
     For a Labels layer, colours (`classes`) and outlines of selected cells (`marks`) are drawn in
-    layers above it; while it is coloured, its own opacity is 0. Points and shapes get other face
-    colours, and marked ones are selected in their layer. `join` has the row of each cell.
+    layers above it; while the cells are coloured, the opacity of the Labels layer is 0. Points and
+    shapes get other face colours, and marked ones are selected in their layer. `join` links the ids
+    of the layer to rows of the table.
     """
 
     picked = Signal(object)
@@ -106,7 +107,7 @@ class LayerLink:
             self.layer.current_face_color = current
         n = min(len(face), len(self.layer.data))
         self.layer.face_color = np.concatenate([face[:n], self.layer.face_color[n:]])
-        # The layer still has the feature and the colour map of this mode.
+        # Setting `face_color` has changed the mode; the layer has kept the old colour map.
         self.layer.face_color_mode = mode
 
     def _color_items(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
@@ -136,10 +137,10 @@ class LayerLink:
             diameter = (np.count_nonzero(marked) / len(rows) * 4 / np.pi) ** 0.5
             marked, contour = outlines(marked, OUTLINE if diameter >= SMALL_CELL else 1), 0
         above = self.classes.layer or self.layer
-        self.marks.show(marked, HIGHLIGHT, self._inks, above, contour=contour)
+        self.marks.show(marked, HIGHLIGHT, self._outline_colors, above, contour=contour)
 
     @property
-    def _inks(self) -> dict[int, Any]:
+    def _outline_colors(self) -> dict[int, Any]:
         """Colours of outlines (1) and of their inner rims (2), which are seen on any image.
 
         Outlines are black on a light canvas without an image, and otherwise white.
@@ -152,7 +153,7 @@ class LayerLink:
         return dict(enumerate(map(to_rgba, inks), start=1))
 
     def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
-        """Move the camera to cells; if `steady`, keep a zoom that shows them well."""
+        """Move the camera to cells; if `steady`, keep the zoom if it shows them well."""
         places, cell = self._places(self._present(rows))
         if not len(places):  # The user has erased the labels.
             return
@@ -201,7 +202,7 @@ class LayerLink:
                 layer.visible = self.layer.visible
 
     def _on_theme(self, _: Any) -> None:
-        self.marks.recolor(self._inks)
+        self.marks.recolor(self._outline_colors)
 
     def _on_layers(self, event: Any) -> None:
         is_labels = not isinstance(self.layer, ItemLayer)
@@ -304,7 +305,7 @@ class Drawing:
         layers.insert(layers.index(above) + 1, self._layer)
         layers.selection = selection
         layers.selection.active = active
-        # Set only now: napari computes the outlines again when a layer is inserted.
+        # Set after the insertion, since napari would otherwise compute the outlines twice.
         self._layer.contour = contour
 
     def recolor(self, colors: dict[int, Any]) -> None:
@@ -315,7 +316,7 @@ class Drawing:
 
 
 def _replace(layer: Labels, data: Any) -> None:
-    """Show other data in a layer; writing into its array is faster than a new one."""
+    """Show other data in a layer; if they fit, write them into its array, which is faster."""
     arrays = (layer.data, data)
     same = all(type(array) is np.ndarray for array in arrays)
     if same and (layer.data.shape, layer.data.dtype) == (data.shape, data.dtype):
@@ -337,8 +338,8 @@ def remove(drawings: Iterable[Drawing]) -> None:
 def outlines(marked: NDArray[np.integer], width: int) -> NDArray[np.integer]:
     """Return the outlines of marked pixels in a 2-D image, and their inner rims.
 
-    1 where marked pixels lie within `width` of an unmarked one, as napari's contours, which take
-    much longer; 2 one pixel farther inside; 0 elsewhere.
+    The values are 1 for marked pixels within `width` of an unmarked one (napari's contours, which
+    take much longer, are the same), 2 for the rim one pixel farther inside, and 0 elsewhere.
     """
     found = np.zeros_like(marked)
     ends = [np.flatnonzero(marked.any(axis=axis))[[0, -1]] for axis in (1, 0)]

@@ -24,7 +24,7 @@ from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
-NO_COLORS = "as it was"
+NO_COLORS = "original colours"
 ANY_VALUES = "column or variable …"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""

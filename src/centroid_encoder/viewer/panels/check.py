@@ -62,13 +62,15 @@ def _sentences(
     """Yield sentences on the result, and on that with whole images held out, if there is one."""
     quality, name = check.quality, f"{check.label_key}: {rule[1]} error"
     if of_images is None:
-        yield f"{name} of held-out cells {_error(check, rule)}."
+        yield f"{name} of held-out cells: {_error(check, rule)}."
     else:
         yield (
-            f"{name} on images that the networks have seen {_error(check, rule)}, on others "
-            f"{_error(of_images, rule)}. Quote the second for new images, the first for these only."
+            f"{name} on images that the networks have seen: {_error(check, rule)}; on images that "
+            f"they have not seen: {_error(of_images, rule)}. Quote the second for new images."
         )
-    text = f"Always naming the largest class: {_percent(quality['chance_error'])}"
+    text = (
+        f"For comparison, always predicting the largest class: {_percent(quality['chance_error'])}"
+    )
     if np.isfinite(quality["input_knn_error"]):
         text += f"; 5-NN with all features: {_percent(quality['input_knn_error'])}"
     yield f"{text}."

@@ -88,7 +88,7 @@ class DataPanel(QWidget):
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
         self.joined_text, self.message = Message(), Message()
-        tip = "Join each cell to the label at its position"
+        tip = "Match each row of the table to the object of the label image at its position"
         self.mend_button = button("", tip, self._on_mend)
         self.mend_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         tip = "Add a Points layer of the cells at their positions"
@@ -255,8 +255,8 @@ def summary(images: list[TableImage]) -> str:
     missing = sum(join.n_rows - join.n_joined for join in joins)
     others = sum(join.n_unmatched_ids for join in joins)
     return (
-        f"{n_cells:,} cells in {len(images)} images, {len(joins)} of them open; {missing:,} of "
-        f"their cells not found; {others:,} label{'s' * (others != 1)} without a row"
+        f"{n_cells:,} cells in {len(images)} images, {len(joins)} of them open; in these, "
+        f"{missing:,} cells not found, {others:,} label{'s' * (others != 1)} without a row"
     )
 
 

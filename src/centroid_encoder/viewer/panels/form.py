@@ -35,7 +35,7 @@ NO_LABELS = (
     "cells."
 )
 NONE_YET = (
-    "No cell has a label yet. Give them by hand under Label, or write them into obs[{!r}] in a "
+    "No cell has a label yet. Label cells by hand under Label, or write labels into obs[{!r}] in a "
     "notebook."
 )
 
@@ -65,7 +65,7 @@ class TrainingForm(Form):
             name="unlabeled_category", label="Unlabelled is", choices=none
         )
         self.test_size = FloatSpinBox(
-            name="test_size", label="Held out", value=0.2, min=0, max=0.9, step=0.05
+            name="test_size", label="Held-out share", value=0.2, min=0, max=0.9, step=0.05
         )
         self.device = ComboBox(
             name="device", label="Device", choices=["auto", "cpu", "cuda", "mps"]
@@ -73,8 +73,8 @@ class TrainingForm(Form):
         self.max_epochs = LineEdit(
             name="max_epochs",
             label="Epochs",
-            tooltip="Passes over the training cells. The default shows the network 300,000 cells "
-            "in 20 to 60 epochs, and in fewer if there are very many cells",
+            tooltip="Passes over the training cells. Default: 300,000 divided by their number, but "
+            "20 to 60; fewer for very large tables",
         )
         self.max_epochs.native.setPlaceholderText("auto")
         self.max_epochs.native.setValidator(QIntValidator(1, 10**6))
@@ -184,7 +184,7 @@ class TrainingForm(Form):
             text = NONE_YET.format(key)
         elif WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
-            text = f"Not used, since they are positions: {', '.join(names)}"
+            text = f"Positions are not used as features: {', '.join(names)}"
         self.hint.say(text)
 
 

@@ -26,12 +26,12 @@ class Key(NamedTuple):
 
 
 FIXED = {
-    "unlabel": Key("0", "0", "Take the label of the selected cells back"),
+    "unlabel": Key("0", "0", "Remove the labels of the selected cells"),
     "undo": Key("Ctrl+Z", KeyMod.CtrlCmd | KeyCode.KeyZ, "Undo"),
     "redo": Key("Ctrl+Shift+Z", KeyMod.CtrlCmd | KeyMod.Shift | KeyCode.KeyZ, "Redo"),
     "accept": Key("Enter", "Enter", "Accept the suggested label"),
     "skip": Key("N", "N", "Skip the suggested cell"),
-    "back": Key("Backspace", "Backspace", "Go back to the suggestion before"),
+    "back": Key("Backspace", "Backspace", "Go back to the previous suggestion"),
     # napari binds the character, whatever keys of the keyboard make it.
     "help": Key("?", "?", "Show these keys"),
 }

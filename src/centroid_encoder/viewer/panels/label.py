@@ -42,7 +42,7 @@ HEADERS = [
 COLOR, NAME, KEY, CELLS, CHANNELS = range(5)
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
-    "class. The labels go into a column of their own, and a live map is trained in each pause."
+    "class. The labels go into a column of their own, and a live map is trained whenever you pause."
 )
 TOO_FEW = "A live map appears once two classes have three cells each."
 NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
@@ -67,7 +67,9 @@ class LabelPanel(QWidget):
         self.channels = Channels(session, viewer.layers)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
-        self.column_line.setToolTip("Column of obs for the labels: a new one, or one made here")
+        self.column_line.setToolTip(
+            "Column of obs for the labels: a new name, or one that was begun here before"
+        )
         self.start_button = button("Start labelling", "", self.toggle)
         # A `Message` would keep the height that it needs before the page has its width.
         self.how = QLabel(HOW)
@@ -101,13 +103,17 @@ class LabelPanel(QWidget):
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
-        self.files_button = button("CSV", "Labels of cells: columns cell and label", files)
+        self.files_button = button(
+            "CSV", "Import or export labels as CSV with the columns cell and label", files
+        )
         self.help_button = button("Keys", "Show the keys", self.show_keys)
         self.lost_text = Message()
         restore = partial(session.change_labels, Labeling.restore)
         discard = partial(session.change_labels, Labeling.discard)
-        self.restore_button = button("Restore", "Give the cells these labels", restore)
-        self.discard_button = button("Discard", "Forget these labels", discard)
+        self.restore_button = button("Restore", "Restore these labels, in one step", restore)
+        self.discard_button = button(
+            "Discard", "Delete these labels from the user data folder", discard
+        )
         self._lost = QWidget()
         self._lost.setLayout(
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
@@ -259,8 +265,8 @@ class LabelPanel(QWidget):
         self.view.setColumnHidden(CHANNELS, not any(row[CHANNELS] for row in rows))
         self._choose(self._chosen)
         n = labeling.unsaved
-        cells = f"{n:,} {'label is' if n == 1 else 'labels are'}"
-        self.lost_text.say(f"{cells} only in the journal of an earlier session.")
+        labels = f"{n:,} {'label' if n == 1 else 'labels'}"
+        self.lost_text.say(f"{labels} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
         self._count()
         self._enable()

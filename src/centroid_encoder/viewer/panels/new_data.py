@@ -142,7 +142,7 @@ class NewDataPanel(JobPanel):
             n = int((session.result.predicted < 0).sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(
-                f"{table.adata.n_obs:,} cells mapped by {reference.name}{unassigned}. "
+                f"{table.adata.n_obs:,} cells placed in the map of {reference.name}{unassigned}. "
                 f"{warning}".strip(),
                 "warning" if warning else "info",
             )
@@ -161,8 +161,8 @@ def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) ->
     own = StoredMap.read(table.adata, made_by.key)
     if own is not None and own.ingested_from is None:
         raise InputError(
-            f"the results would replace a map that was trained on {table.name}, in "
-            f"uns[{made_by.key!r}]: choose another name under Store as",
+            f"{table.name} has a map of its own in uns[{made_by.key!r}], which would be "
+            "overwritten; choose another name under Store as",
             parameter="key_added",
         )
     job = cast("Ingestion", read_and_check(table, made_by, reference))

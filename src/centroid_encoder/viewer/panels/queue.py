@@ -61,29 +61,31 @@ class QueuePanel(QWidget):
         self.suggest_button = button("Suggest", tip, self.suggest)
         self.accept_button = button("Accept", "Label the cell as proposed (Enter)", self.accept)
         self.skip_button = button("Skip", "Go on without a label (N)", self.skip)
-        tip = "Go back, and take the last answer back (Backspace)"
+        tip = "Return to the previous cell and remove its label (Backspace)"
         self.back_button = button("Back", tip, self.back)
         tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
         self.strip_button = button("Strip", tip, self._show)
         self.strip_button.setCheckable(True)
-        tip = "Show the images in which the proposed class is best seen, with a contrast for it"
+        tip = (
+            "Show the images in which the proposed class is best seen, with contrast limits for it"
+        )
         self.channels_button = button("Channels", tip, self._show_channels)
         self.channels_button.setCheckable(True)
         self.channels_button.setChecked(True)
         self.strip = Strip(session, viewer)
-        tip = "Label all cells of the strip that have no label yet as proposed, in one step"
+        tip = "Give all unlabelled cells of the strip their proposed labels, in one step"
         self.agree_button = button("Agree to all", tip, self.agree)
         self.text = Message()
         tip = (
-            "Write your labels and, for all other cells, those of the live map into a new column, "
-            "which replaces that of the last time"
+            "Write a column with your labels and, for all other cells, the predictions of the live "
+            "map; it replaces the column of an earlier use"
         )
         self.apply_button = button("Apply to all", tip, self.apply)
         self.confidence_box = QDoubleSpinBox()
         self.confidence_box.setRange(0, 1)
         self.confidence_box.setSingleStep(0.05)
         self.confidence_box.setValue(MIN_CONFIDENCE)
-        tip = "Cells for which the live map is less confident are unassigned"
+        tip = "Cells with a confidence below this value become unassigned"
         self.confidence_box.setToolTip(tip)
         self.confidence_box.setAccessibleName("Least confidence")
         applying = side_by_side(

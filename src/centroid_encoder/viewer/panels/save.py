@@ -58,7 +58,7 @@ class SaveRow(QWidget):
         self.save_reliability_action = action(text, "reliability.png", FIGURES, page)
         tip = (
             "Save the table with the map, the map alone, the figure, or a page with the figure and "
-            "its evidence"
+            "the checks of its reliability"
         )
         self.save_button = button("Save …", tip, menu)
         tip = "Copy a Python script that makes the same map and the same checks"
@@ -86,7 +86,7 @@ class SaveRow(QWidget):
             into = "its SpatialData"
         elif table is not None and table.path is not None and table.path.suffix == ".zarr":
             into = table.path.name
-        self.update_action.setText(f"Table into {into}")
+        self.update_action.setText(f"Update the table in {into}")
         self.update_action.setVisible(bool(into))
 
     def save_table(self, path: Path) -> None:

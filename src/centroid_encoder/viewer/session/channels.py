@@ -1,4 +1,4 @@
-"""The images that a labelling shows: those in which the proposed class is best seen."""
+"""During a labelling, show the images in which the proposed class is best seen."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Limits = tuple[float, float]
 class Channels:
     """The channels of each class: those that the user chose, or else a guess by the live map.
 
-    `show` replaces the channels of a class by those of another one, with a contrast for its cells;
-    `restore` shows all images as they were.
+    `show` shows the channels of a class, with a contrast for its cells, in place of those of the
+    class before. `restore` shows all images as they were.
     """
 
     def __init__(self, session: Session, layers: LayerList) -> None:
         self._session, self._layers = session, layers
         self._guess: dict[str, list[str]] = {}
         self._limits: dict[tuple[str, Image], Limits | None] = {}
-        """Contrast limits for a class; they stay while one labels."""
+        """Contrast limits of an image for a class, until the labelling ends."""
         self._before: dict[Image, tuple[bool, Limits]] = {}
         """Whether images were visible, and their contrast limits."""
         session.draft_changed.connect(self._on_draft)
@@ -45,7 +45,10 @@ class Channels:
         return found
 
     def show(self, name: str, row: int) -> None:
-        """Show the channels of a class, in the layers of a cell; without any, change nothing."""
+        """Show the channels of a class; the contrast is that in the layer of the cell in `row`.
+
+        If the class has none, all images are shown as they were.
+        """
         images = self.images
         wanted = [images[one] for one in self.by_class.get(name, ()) if one in images]
         if not wanted:

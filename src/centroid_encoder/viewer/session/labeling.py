@@ -28,12 +28,12 @@ KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
 RESERVED_KEYS = "0N?"
 """Keys that mean something else while one labels."""
-MARKED = ("classes", "keys", "channels")
-"""Names of the arrays that store the classes, beside their colours."""
+STORED = ("classes", "keys", "channels")
+"""Names of the arrays in ``uns[mark_key(column)]``; the colours are stored separately."""
 N_ALWAYS_TRAIN = 3
 """Cells of each class that are never held out."""
-HELD_OUT_SHARE = 5
-"""One of so many labelled cells is held out."""
+HELD_OUT_EVERY = 5
+"""One of every five labelled cells is held out."""
 
 Codes = NDArray[np.intp]
 
@@ -46,11 +46,14 @@ class HandClass(NamedTuple):
     key: str
     """The key that labels cells, or empty."""
     channels: str = ""
-    """Names of the images in which it is best seen, with commas; empty for a guess."""
+    """Names of the images in which it is best seen, with commas between them.
+
+    If it is empty, the images are guessed.
+    """
 
 
 class State(NamedTuple):
-    """The classes, and the labels of the rows that a step changes, as indices into them."""
+    """All classes and, for the rows that a step changes, the indices of their classes."""
 
     classes: tuple[HandClass, ...]
     codes: Codes
@@ -67,9 +70,9 @@ class Change(NamedTuple):
 class Labeling:
     """Labels that are given by hand, in ``obs[column]``.
 
-    A new column is made, and that of an earlier labelling is continued. The keys and channels of
-    the classes are in ``uns[f"{column}_by_hand"]``, which marks such a column; the colours are
-    those of scanpy.
+    If the column does not exist, it is made. If it is from an earlier labelling, it is continued.
+    The keys and channels of the classes are in ``uns[f"{column}_by_hand"]``, which marks such a
+    column; the colours are those of scanpy.
     No other column is written to, except ``"cell_type"`` of a measured table if it has no label.
 
     The labels are also written into a journal in the user data folder after each step. `fault` is
@@ -89,8 +92,8 @@ class Labeling:
         is_empty = there and column == UNLABELED and bool(adata.obs[column].isna().all())
         if there and not (self._marked or is_empty):
             raise ValueError(
-                f"obs[{column!r}] has values that were not given by hand here, and is not written "
-                "to; choose another name"
+                f"obs[{column!r}] has values that were not given by hand, and is not changed; "
+                "choose another name"
             )
         self.adata, self.column = adata, column
         self._steps: Steps[Change] = Steps()
@@ -107,7 +110,8 @@ class Labeling:
             try:
                 found = read_labels(self._journal)
                 here = found[self._rows_of(found) >= 0]
-                # A label that the table has is not lost, also if it is taken back later.
+                # Only labels that the table lacks now are lost. A label that it has is not restored
+                # if the user removes it later.
                 self._lost = here[self._now(here) != here]
             except (OSError, ValueError) as error:
                 if isinstance(error, FileNotFoundError):
@@ -125,7 +129,7 @@ class Labeling:
         """The classes in their order."""
         colors = label_colors(self.adata, self.column)
         stored = self.adata.uns.get(mark_key(self.column), {})
-        more = zip(*(map(str, stored.get(name, ())) for name in MARKED), strict=True)
+        more = zip(*(map(str, stored.get(name, ())) for name in STORED), strict=True)
         known = {name: tuple(of_class) for name, *of_class in more}
         return tuple(
             HandClass(str(name), color, *known.get(str(name), ("", "")))
@@ -175,7 +179,7 @@ class Labeling:
         self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
 
     def set_channels(self, name: str, channels: str) -> None:
-        """Choose the images in which a class is best seen; an empty text leaves that to a guess."""
+        """Choose the images in which a class is best seen; with an empty text they are guessed."""
         self._change_class(name, f"Change the channels of {name}", channels=channels.strip())
 
     def remove_class(self, name: str) -> None:
@@ -188,7 +192,7 @@ class Labeling:
     def assign(self, rows: ArrayLike, name: str | None) -> None:
         """Label rows of the AnnData, as one step.
 
-        None takes their labels back; a new name adds a class.
+        With None, their labels are removed. A name that is not a class yet adds one.
         """
         rows = np.asarray(rows, dtype=np.intp)
         names = np.full(len(rows), name or "", dtype=object)
@@ -198,7 +202,7 @@ class Labeling:
         self._assign(rows, names, text)
 
     def assign_each(self, rows: ArrayLike, names: ArrayLike) -> None:
-        """Give each of some rows of the AnnData a label of its own, as one step."""
+        """Label several rows of the AnnData, each with its own name, as one step."""
         rows = np.asarray(rows, dtype=np.intp)
         self._assign(rows, np.asarray(names, dtype=object), f"Label {len(rows):,} suggested cells")
 
@@ -253,12 +257,14 @@ class Labeling:
         rows = self._rows_of(found)
         known = rows >= 0
         if not known.any():
-            raise ValueError(f"none of the {len(found):,} labelled cells of {path.name} is here")
+            raise ValueError(
+                f"none of the {len(found):,} labelled cells of {path.name} is in this table"
+            )
         self._assign(rows[known], found.to_numpy(object)[known], f"Import {path.name}")
         return int((~known).sum())
 
     def close(self) -> None:
-        """End the labelling; without any class, nothing of it is left."""
+        """End the labelling; if it has no class, remove its column and its entries in ``uns``."""
         if self.is_there and not self.classes and not self._marked:
             for name in (mark_key(self.column), colors_key(self.column)):
                 self.adata.uns.pop(name, None)
@@ -270,7 +276,7 @@ class Labeling:
         return name_hashes(self.adata.obs_names)
 
     def _now(self, labels: pd.Series) -> pd.Series:
-        """Labels that the cells of other ones have now."""
+        """Return the current labels of the cells in the index of `labels`."""
         return self.adata.obs[self.column].astype(object).reindex(labels.index)
 
     def _rows_of(self, labels: pd.Series) -> Codes:
@@ -319,7 +325,7 @@ class Labeling:
     def _checked_key(key: str, others: list[HandClass] | tuple[HandClass, ...]) -> str:
         key = key.strip().upper()
         if key and not (len(key) == 1 and key.isascii() and key.isalnum()):
-            raise ValueError(f"{key!r} is no key of a class; choose a letter or a digit")
+            raise ValueError(f"the key of a class must be a letter or a digit, not {key!r}")
         if key and key in RESERVED_KEYS:
             raise ValueError(f"the key {key} has another meaning; choose another letter or digit")
         for other in others:
@@ -338,7 +344,7 @@ class Labeling:
             self._steps.add(text, step)
 
     def _go(self, rows: Codes, before: State, after: State) -> None:
-        """Write the state after a step; a RuntimeError if the state is not the one before it."""
+        """Write the state `after`; raise a RuntimeError if the current state is not `before`."""
         same = self.is_there and [x.name for x in self.classes] == [x.name for x in before.classes]
         if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before.codes):
             self._steps.clear()
@@ -355,7 +361,7 @@ class Labeling:
         adata.uns[colors_key(column)] = [one.color for one in classes]
         marks = ([getattr(one, name) for one in classes] for name in ("name", "key", "channels"))
         adata.uns[mark_key(column)] = {
-            name: np.array(x, object) for name, x in zip(MARKED, marks, strict=True)
+            name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
         }
 
     def _note(self) -> None:
@@ -384,7 +390,7 @@ def suggested_column(adata: AnnData) -> str:
 
 
 def mark_key(column: str) -> str:
-    """Name in ``uns`` of the mark of a column that was labelled by hand, with its keys."""
+    """Name in ``uns`` of the entry that marks a column as labelled by hand."""
     return f"{column}_by_hand"
 
 
@@ -397,10 +403,10 @@ def name_hashes(names: pd.Index) -> NDArray[np.uint64]:
 def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     """(n_obs,) mask of held-out cells: those whose hash is in the lowest fifth of all numbers.
 
-    The three labelled cells of each class with the largest hashes are not held out. A cell changes
-    sides only while its class has so few cells.
+    The three labelled cells of each class with the largest hashes are not held out. A cell can
+    be held out at first and be trained on later only while its class has so few cells.
     """
-    found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_SHARE))
+    found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_EVERY))
     order = np.lexsort((~hashes, codes))
     starts = np.searchsorted(codes[order], codes[order])
     found[order[np.arange(len(codes)) - starts < N_ALWAYS_TRAIN]] = False

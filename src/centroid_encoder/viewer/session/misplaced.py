@@ -14,7 +14,7 @@ UNLIKELY = 0.05
 NOTHING = (
     "Train a map or check the labels first. Cells that may be mislabelled are then listed here."
 )
-NO_LABELS = "These cells have no labels that could be wrong: the map has predicted their classes."
+NO_LABELS = "These cells have no labels to check: the map has predicted their classes."
 CELL = ("cell", "Name of the cell; a click goes to it")
 LABEL = ("label", "Label of the cell")
 
@@ -48,13 +48,14 @@ REGIONS = Source(
 )
 OUT_OF_FOLD = Source(
     "out of fold",
-    "Cells for which networks that have not seen them predict another class; press Check labels",
+    "Cells whose label differs from the prediction of networks that have not seen them; press "
+    "Check labels first",
     {
         "cell": CELL,
         "label": LABEL,
         "predicted": ("predicted", "Class predicted by a network that has not seen the cell"),
         "confidence": ("probability", "Probability of the predicted class"),
-        "own": ("of its label", "Probability of the cell's own label"),
+        "own": ("of label", "Probability of the cell's own label"),
     },
     found="predicted",
 )
@@ -80,13 +81,13 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         cells = tl.misplaced(adata, key=result.key, regions=regions)
         kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
         n = int((result.codes >= 0).sum())
-        summary = f"{len(cells):,} of {n:,} labelled cells lie in another class's {kind}."
+        summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
     elif adata is not None and source is OUT_OF_FOLD and check is not None:
         label_key = check.label_key
         cells = tl.mislabeled(adata, key=session.key, max_own=UNLIKELY)
         summary = (
-            f"{len(cells):,} of {int(check.quality['n']):,} labels are given a probability "
-            f"of {100 * UNLIKELY:.0f} % or less by networks that have not seen the cell."
+            f"For {len(cells):,} of {int(check.quality['n']):,} cells, networks that have not seen "
+            f"the cell give its label a probability of {100 * UNLIKELY:.0f} % or less."
         )
     else:
         is_query = result is not None and result.is_query

@@ -34,7 +34,7 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     column, classes = f"{labeling.column}{SUFFIX}", [one.name for one in labeling.classes]
     mark = mark_key(column)
     if column in adata.obs and mark not in adata.uns:
-        raise ValueError(f"obs[{column!r}] was not written here; rename it first")
+        raise ValueError(f"there is another column obs[{column!r}] already; rename it first")
     found, labels = draft.obs[obs_key(DRAFT_KEY, "label")], adata.obs[labeling.column]
     if not (set(found.dropna()) <= set(classes) and draft.obs_names.equals(adata.obs_names)):
         raise ValueError("the live map is older than the classes; wait until it is trained anew")

@@ -189,5 +189,5 @@ def _as_category(text: str, categories: pd.Index) -> object:
     if pd.api.types.is_integer_dtype(categories.dtype) and text.removeprefix("-").isdecimal():
         return int(text)
     if not all(isinstance(name, str) for name in categories):
-        raise ValueError(f"{text!r} is none of the labels, which are not text")
+        raise ValueError(f"the labels are not text, and {text!r} is not one of them")
     return text

@@ -60,8 +60,8 @@ class Session(Events):
     result, check
         The stored map and cross-validation under that name, or None.
     classes, codes
-        Classes of the map and, after them, those added since; (n_obs,) index into them of each
-        cell, −1 for none. Empty without a map.
+        The classes of the map, followed by those that were added later; (n_obs,) indices into
+        `classes`, −1 for cells without one. Both are empty without a map.
     labeling
         Labels that are given by hand now, or None.
     draft
@@ -72,7 +72,7 @@ class Session(Events):
     selected
         (n_obs,) mask of the selected cells.
     values
-        What colours the cells of the map in place of their classes, or None.
+        Colours of the cells in the map if they are not coloured by class, or None.
     regions
         Kind of regions that the map shows, or None.
     hidden
@@ -129,14 +129,14 @@ class Session(Events):
 
     @property
     def misplaced_by(self) -> Regions:
-        """Kind of regions by which cells are misplaced."""
+        """Kind of regions that decides which cells are misplaced."""
         if self.result is not None and not self.result.stored.has_decoder:
             return "voronoi"
         return self.regions or "decoder"
 
     @property
     def rule(self) -> tuple[str, str]:
-        """Rule by which errors are counted, as in the title of the map: its name, and a word."""
+        """Rule by which errors are counted, as in the title of the map: its name, and its text."""
         return RULES[self.regions] if self.drawn is None else title_rule(self.drawn, self.regions)
 
     @property
@@ -155,7 +155,7 @@ class Session(Events):
         return self._relabeling
 
     def corrected(self, label_key: str | None) -> str | None:
-        """Return the column with the corrections of labels by hand, or the column itself."""
+        """Return the column with the corrections of `label_key`, or `label_key` without any."""
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
@@ -181,7 +181,10 @@ class Session(Events):
         self.labeling_changed.emit()
 
     def start_labeling(self, column: str = NEW_COLUMN) -> None:
-        """Begin to label cells by hand, in a new column, or continue; choose that column."""
+        """Begin to label cells by hand in a new column, or continue in one.
+
+        The column becomes the label column that is chosen.
+        """
         if self.adata is None:
             return
         self.end_labeling()
@@ -279,7 +282,7 @@ class Session(Events):
     def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
         """Write the result of a finished job into its table, and show it if the table is chosen.
 
-        A ValueError if the cells of the table are no longer those of the job.
+        Raises a ValueError if the cells of the table have changed since the job began.
         """
         job.write(table.adata)
         publish(table, job.key)
@@ -340,7 +343,7 @@ class Session(Events):
 
     @property
     def new_labels(self) -> list[str]:
-        """Labels that cells can be given: those of the column, and those given before."""
+        """Labels that cells can be given: those of the column and of its corrections."""
         adata, column = self.adata, self.corrected(self.label_key)
         return [] if adata is None or column is None else [*map(str, label_colors(adata, column))]
 
@@ -376,7 +379,9 @@ class Session(Events):
         self.say("")
         if isinstance(relabeling, Labeling) and not relabeling.is_there:
             self.end_labeling()
-            self.failed.emit(RuntimeError(f"obs[{relabeling.column!r}] is gone; start again"))
+            self.failed.emit(
+                RuntimeError(f"obs[{relabeling.column!r}] was deleted; start labelling again")
+            )
             return None
         try:
             change(relabeling)
@@ -391,7 +396,7 @@ class Session(Events):
 
     def _say_fault(self) -> None:
         if self.labeling is not None and (fault := self.labeling.fault) is not None:
-            self.say(f"The labels have no journal against a crash: {fault}", "warning")
+            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
 
     def _after_labels(self, *, columns: bool = True) -> None:
         self._read_classes()

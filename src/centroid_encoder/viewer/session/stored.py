@@ -12,7 +12,7 @@ from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.relabeling import corrected, corrected_classes
 
 CHANGED = (
-    "Labels in obs[{!r}] were renamed or taken back after this map was trained; press Train for a "
+    "Labels in obs[{!r}] were renamed or removed after this map was trained; press Train for a "
     "map of the current labels."
 )
 
