@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import PLACED, BETWEEN_WEIGHT, Layout, Odds, Scatter
+from centroid_encoder.core.placement import BETWEEN_WEIGHT, PLACED, Layout, Odds, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 
