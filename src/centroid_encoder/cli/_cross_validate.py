@@ -21,9 +21,11 @@ from centroid_encoder.cli._report import Results, Session, reporting
     type=options.Output(".csv"),
     help="The .csv file for the cells that look mislabelled, the worst first.",
 )
-@click.option("--max-own", default=0.05, help="Largest probability of the own label of such cells.")
+@click.option("--max-own", default=0.05, help="List cells whose own label is at most so probable.")
 @options.training
-@click.option("--n-folds", type=int, help="Number of folds. Default: 5, or that of the groups.")
+@click.option(
+    "--n-folds", type=int, help="Number of folds. Default: 5, or fewer if there are fewer groups."
+)
 @click.option("--n-repeats", default=1, help="Number of different divisions into folds.")
 @click.option("--group-key", help="Column of obs with donors, which are not split between folds.")
 @click.option(

@@ -30,7 +30,7 @@ from centroid_encoder.cli._report import Results, Session, reporting
     "--missing",
     type=click.Choice(["error", "mean"]),
     default="error",
-    help="Genes that QUERY lacks, and NaN: fail, or replace by the means of the training.",
+    help="What to do with missing genes and NaN of QUERY: stop, or use the training mean.",
 )
 @click.option("--max-missing", default=0.2, help="Largest share of genes that QUERY may lack.")
 @click.option("--min-confidence", default=0.0, help='Cells with less confidence are "unassigned".')

@@ -33,9 +33,13 @@ numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(_s
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.output(".h5ad", ".zarr")
 @names_option("--channels", help="Names of all channels in order. Default: the file names.")
-@numbers_option("--spacing", help="Distance of two pixels, or one for each axis. Default: 1.")
-@click.option("--unit", help="Unit of --spacing, such as um; part of the names. Default: px.")
-@click.option("--channel-axis", type=int, help="Axis of the channels, if it is not clear.")
+@numbers_option("--spacing", help="Size of a pixel: one number, or one for each axis. Default: 1.")
+@click.option(
+    "--unit", help="Unit of --spacing, such as um; part of the variable names. Default: px."
+)
+@click.option(
+    "--channel-axis", type=int, help="Axis of the channels, if it cannot be found from the file."
+)
 @click.option("--time-series", is_flag=True, help="The first axis (except channels) is time.")
 @names_option(
     "--properties",

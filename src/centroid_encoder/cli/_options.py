@@ -62,7 +62,7 @@ def check_outputs(
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Return one decorator for several, in the order of the help."""
+    """Combine decorators into one; --help lists the options in this order."""
     return lambda command: reduce(lambda done, decorate: decorate(done), decorators[::-1], command)
 
 
@@ -91,7 +91,7 @@ training = together(
     click.option(
         "--placement",
         type=click.Choice(["voronoi", "bottleneck"]),
-        help="Place cells in the Voronoi cell of their predicted class (default), or with a "
+        help="Place cells in the region of their predicted class (default), or with a "
         "bottleneck, as in the paper.",
     ),
     click.option("--use-rep", help="Key of obsm to learn from instead of X."),
@@ -100,7 +100,7 @@ training = together(
     click.option(
         "--mask-var",
         default="auto",
-        help="Column of var with the variables to learn from; auto: highly_variable if it exists.",
+        help="Column of var with the variables to learn from; auto: highly_variable, else all.",
     ),
     click.option("--no-mask-var", is_flag=True, help="Learn from all variables."),
     click.option("--unlabeled-category", help='Class that means "unlabeled", besides NaN.'),
@@ -108,16 +108,20 @@ training = together(
         "--missing",
         type=click.Choice(["error", "drop", "mean"]),
         default="error",
-        help="NaN and inf: fail, leave these cells out, or replace by the means of the training.",
+        help="What to do with NaN and inf: stop, leave these cells out, or use the training mean.",
     ),
-    click.option("--max-cells", type=int, help="Most cells to train on. Default: 1,000,000."),
-    click.option("--max-epochs", type=int, help="Epochs. Default: by the number of cells."),
+    click.option(
+        "--max-cells", type=int, help="Largest number of training cells. Default: 1,000,000."
+    ),
+    click.option(
+        "--max-epochs", type=int, help="Number of epochs. Default: depends on the number of cells."
+    ),
     click.option("--draft", is_flag=True, help="Train a small network, for a first look."),
     click.option("--key-added", help="Name of the results. Default: ce."),
     click.option("--random-state", default=0, help="Seed of all randomness."),
     device,
 )
-"""Options of ``tl.centroid_encoder`` and ``tl.cross_validate``, for `arguments`."""
+"""Options of ``tl.centroid_encoder`` and ``tl.cross_validate``; see `arguments`."""
 
 
 def arguments(

@@ -71,7 +71,7 @@ _add(
 )
 _add(
     "confusion",
-    "Plot true against predicted classes, predicted by networks that had not seen the labels.",
+    "Plot true classes against those predicted by networks that have not seen the cells.",
     COUNTS,
     click.option(
         "--order",

@@ -58,7 +58,7 @@ def voronoi(
 
     Both panels show the same regions, which come from the training cells alone; the held-out cells
     show how reliable the map is. The error in the title was computed by `ce.tl.centroid_encoder`,
-    with the decision rule whose regions are drawn. A cell lies at the mean of the class positions,
+    by the rule that `regions` draws. A cell lies at the mean of the class positions,
     weighted by its probabilities, plus its scatter within the classes. Cells near a border are
     therefore in doubt between two classes, and are not a subtype. The figure shows one or two
     components; ``sc.pl.embedding(adata, "ce", projection="3d")`` draws three.
@@ -76,8 +76,8 @@ def voronoi(
     layer
         Layer to take the variable from. Default: ``adata.raw`` if it exists, else ``adata.X``.
     use_raw
-        Take the variable from ``adata.raw``. Default: as scanpy, if there is one and no `layer` is
-        given.
+        Take the variable from ``adata.raw``. Default: as in scanpy, True if ``adata.raw`` exists and
+        no `layer` is given.
     regions
         ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``: the
         decisions of the model, with curved borders if ``placement="bottleneck"``, and otherwise the
@@ -107,7 +107,7 @@ def voronoi(
         Path of the file to write, or True for a file ``"voronoi"`` in ``scanpy.settings.figdir``,
         with the suffix and the format of scanpy's settings.
     dpi
-        Dots per inch of the file. Default: that of matplotlib's settings, or 300.
+        Dots per inch of the file. Default: ``savefig.dpi`` of matplotlib, or 300 if it has no number.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def voronoi(
     OSError
         If the file cannot be written, for example because its folder is missing.
     """
-    check_name(color, "color", "a column of obs or of a variable (a figure shows one)", str | None)
+    check_name(color, "color", "one column of obs or one variable", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
@@ -144,7 +144,9 @@ def voronoi(
     panels = [p for p in ([split] if split else SPLITS) if (result.split == p).any()]
     if not panels:
         wanted, found = split or " or ".join(SPLITS), ", ".join(result.split.dropna().unique())
-        raise InputError(f"nothing to draw: no cell has the split {wanted}, only {found}", "split")
+        raise InputError(
+            f"nothing to draw: no cell is in the split {wanted}, only in {found}", "split"
+        )
     title = [title] if isinstance(title, str) else title
     titles = title or [panel_title(result, panel, regions) for panel in panels]
     if len(titles) != len(panels):

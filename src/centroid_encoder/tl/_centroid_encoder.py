@@ -30,7 +30,7 @@ from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 
 N_PARTS = 5
-"""Number of parts of the held-out cells; the calibration for each is fitted to the others."""
+"""Number of parts of the held-out cells; the calibration for each part is fitted to the others."""
 
 
 @_run.from_job
@@ -59,13 +59,14 @@ def centroid_encoder(
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
     Networks are trained to map every labeled cell to the mean of its class. Each cell is then
-    placed by the networks that were not trained on it: at the mean of the class positions, weighted
-    by its probabilities, plus its scatter within the classes, and always in the Voronoi cell of its
-    predicted class. A part of the labeled cells is held out and never shapes the map; the errors on
-    these cells show how much of the picture is real.
+    placed by the networks that were not trained on it. It lies at the mean of the class positions,
+    weighted by its probabilities, plus its scatter, which is its difference from the means of the
+    classes. It always lies in the region (the Voronoi cell) of its predicted class. A part of the
+    labeled cells is held out and never shapes the map; the errors on these cells show how much of
+    the picture is real.
 
-    A file opened with ``backed="r"``, a zarr store or a dask array is read in parts. In memory are
-    only the inputs of the networks, about 100 numbers per cell and network.
+    A file opened with ``backed="r"``, a zarr store or a dask array is read in parts. Only the
+    inputs of the networks are kept in memory, about 100 numbers per cell and network.
 
     Parameters
     ----------
@@ -77,11 +78,12 @@ def centroid_encoder(
     n_components
         Dimension of the embedding. Default: 2, or that of the `model`.
     placement
-        How a cell is placed: ``"voronoi"`` as described above; ``"bottleneck"``, as in the paper,
-        by the units in the middle of one network. Default: ``"voronoi"``, or that of the `model`.
+        How a cell is placed: ``"voronoi"`` as described above; ``"bottleneck"`` at the output of
+        the middle layer of one network, as in the paper. Default: ``"voronoi"``, or that of
+        the `model`.
     use_rep
-        Key of ``adata.obsm`` to learn from instead of the expression matrix. In a DataFrame,
-        `ingest` finds the columns by their names, in any order.
+        Key of ``adata.obsm`` to learn from instead of the expression matrix. If it is a
+        DataFrame, `ingest` matches its columns by name, in any order.
     layer
         Key of ``adata.layers`` to learn from instead of ``adata.X``.
     use_raw
@@ -96,16 +98,17 @@ def centroid_encoder(
         What to do about cells with NaN or inf: raise an error, leave these cells out
         (``"drop"``), or replace the values by the mean of the training cells (``"mean"``).
     test_size
-        Share of the labeled cells to hold out, in [0, 1), stratified by class. Classes with fewer
-        than ``1 / test_size`` cells stay in training.
+        Share of the labeled cells to hold out, in [0, 1), the same of every class. Classes with
+        fewer than ``1 / test_size`` cells stay in training.
     group_key
         Column of ``adata.obs`` with donors or batches. All cells of a donor are held out, or none,
         so that the held-out error is that of a new donor. Without it, a warning names a column of
         donors, images or wells, if there is one.
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
-        with the same share of every class, and the other cells are placed like new ones: memory and
-        time of the training stop growing. Default: 1,000,000, or ``max_samples`` of the `model`.
+        with the same share of every class, and the other cells are placed like new ones. Memory and
+        time of the training then do not grow further. Default: 1,000,000, or ``max_samples`` of the
+        `model`.
     model
         `CentroidEncoder` with other settings than the default. A copy of it is trained.
     key_added
@@ -137,11 +140,11 @@ def centroid_encoder(
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class. It is calibrated on the held-out cells: of the cells
             with a confidence of 0.8, four in five are predicted correctly. With ``test_size=0``, it
-            is calibrated on the training cells, by networks that were not trained on them; with a
-            single network, it is then not calibrated and too high.
+            is calibrated on the training cells, by networks that were not trained on them. With
+            ``test_size=0`` and a single network, it is not calibrated and too high.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
             How different the cell is from all training cells: the share of the training cells that
-            are less different from the others; NaN with fewer than ten training cells.
+            differ less from the other training cells. NaN with fewer than ten training cells.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
             centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
@@ -218,9 +221,9 @@ def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
     lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & ~held_out])
     if lost.any():
         raise InputError(
-            f"whichever groups of obs[{cells.params['group_key']!r}] are held out, no cell of a "
-            f"class is left, here of {listed(cells.classes[lost])}; leave out group_key, or mark "
-            "that class as unlabeled",
+            f"no choice of groups of obs[{cells.params['group_key']!r}] to hold out leaves "
+            f"training cells of each class, here of {listed(cells.classes[lost])}; leave out "
+            "group_key, or mark that class as unlabeled",
             parameter="group_key",
         )
     return held_out
@@ -307,8 +310,8 @@ class Training(_run.Job):
     ) -> dict[str, Any]:
         """Return the errors of training and held-out cells.
 
-        `embedding` and `predicted` are those of the n_kept cells, `distances` those of the held-out
-        cells to the classes.
+        `embedding` and `predicted` are those of the n_kept cells; `distances` are those from each
+        held-out cell to each class.
         """
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         train, held_out = self.train[self.kept], self.held_out[self.kept]
@@ -334,7 +337,7 @@ class Training(_run.Job):
         # The calibration of the map was fitted to all held-out cells. The calibration error of each
         # part of them is therefore measured with a calibration that is fitted to the other parts.
         if len(own) < N_PARTS:
-            # Without cells, the error is NaN.
+            # With so few cells, pass none: the error is NaN then.
             own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
         probabilities = cross_fitted_probabilities(distances, own, parts)

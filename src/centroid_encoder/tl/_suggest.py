@@ -19,7 +19,7 @@ from centroid_encoder.tl._read import MaskVar, obs_column, read_matrix
 from centroid_encoder.tl._result import StoredMap
 
 N_POOL = 20_000
-"""Largest number of unlabeled cells from which suggestions are chosen, and of labeled cells."""
+"""Largest number of unlabeled cells to choose from, and of labeled cells that are used."""
 
 
 def suggest(
@@ -37,10 +37,11 @@ def suggest(
 ) -> pd.DataFrame:
     """Suggest the unlabeled cells whose labels would improve a map most.
 
-    With few labels, these are typical cells of parts of the data without labels; a map is not
-    needed. From twenty labels on, and four per class, they are cells for which two classes are
-    about equally probable, and these cells differ from each other. One suggestion in ten is then a
-    cell that is unlike all labeled ones, if there are such cells. `adata` is not changed.
+    With few labels, these are typical cells from unlabeled parts of the data; a map is not needed.
+    Once there are twenty labels, and four per class on average, they are cells for which two
+    classes are about equally probable, and these cells differ from each other. One suggestion in
+    ten is then a cell that is unlike all labeled ones, if there are such cells. `adata` is not
+    changed.
 
     Parameters
     ----------
@@ -58,7 +59,8 @@ def suggest(
         Column of ``adata.obs`` with the labels; labeled cells are not suggested. Default: the
         label column of the map; without a map, no cell has a label.
     use_rep, layer, use_raw, mask_var
-        Where the values are, as in `centroid_encoder`; not with a map, which stores its own.
+        Where the values are, as in `centroid_encoder`. They cannot be given with a map, since a map
+        stores where its values are.
     random_state
         Seed of the choice.
 
