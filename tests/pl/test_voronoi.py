@@ -177,7 +177,7 @@ def test_a_map_that_cannot_be_drawn_is_an_error(embed):
         draw(embed(n_components=3))
     adata = embed(unlabeled=3)
     adata = adata[adata.obs["ce_split"] == "unlabeled"]
-    with pytest.raises(ValueError, match="no cell has the split test"):
+    with pytest.raises(ValueError, match="no cell is in the split test"):
         draw(adata, split="test")
     with pytest.raises(ValueError, match="nothing to draw"):
         draw(adata)

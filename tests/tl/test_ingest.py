@@ -386,7 +386,7 @@ def test_figure_of_the_query(known, new, ingest, tmp_path):
     assert shown["#d3d3d3"] == n > 0
     for i, color in enumerate(colors):
         assert shown[color] == (read.obs["ce_label"] == f"type {i}").sum()
-    with pytest.raises(ValueError, match="no cell has the split train, only query"):
+    with pytest.raises(ValueError, match="no cell is in the split train, only in query"):
         ce.pl.voronoi(read, split="train", show=False)
 
 

@@ -76,8 +76,8 @@ def voronoi(
     layer
         Layer to take the variable from. Default: ``adata.raw`` if it exists, else ``adata.X``.
     use_raw
-        Take the variable from ``adata.raw``. Default: as in scanpy, True if ``adata.raw`` exists and
-        no `layer` is given.
+        Take the variable from ``adata.raw``. Default: as in scanpy, True if there is one and no
+        `layer` is given.
     regions
         ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``: the
         decisions of the model, with curved borders if ``placement="bottleneck"``, and otherwise the
@@ -107,7 +107,7 @@ def voronoi(
         Path of the file to write, or True for a file ``"voronoi"`` in ``scanpy.settings.figdir``,
         with the suffix and the format of scanpy's settings.
     dpi
-        Dots per inch of the file. Default: ``savefig.dpi`` of matplotlib, or 300 if it has no number.
+        Dots per inch of the file. Default: ``savefig.dpi`` of matplotlib, or 300 without a number.
 
     Returns
     -------
