@@ -468,7 +468,7 @@ def test_a_result_is_written_into_a_table_of_spatialdata(
     widget = open_widget()
     assert entries(widget.data.table_box) == ["table (left image)"]
     assert (
-        "120 cells in 2 images, 1 of them open; 0 of their cells not found; 0 labels without a row"
+        "120 cells in 2 images, 1 of them open; in these, 0 cells not found, 0 labels without a row"
         in texts(widget)
     )
     expected = cells.copy()

@@ -93,7 +93,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     error, spread = 100 * quality["voronoi_error"], 100 * quality["voronoi_error_sd"]
     found = widget.verdict.found.text().replace("\u00a0", " ")
     assert (
-        f"Voronoi error of held-out cells {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
+        f"Voronoi error of held-out cells: {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
     )
     for name in ("input_knn_error", "chance_error"):
         assert f"{100 * quality[name]:.1f} %" in found
@@ -112,8 +112,8 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     assert set(suspects.index) & set(cells.obs_names[::12])
     assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
     assert (
-        f"{len(suspects)} of 120 labels are given a probability of 5 % or less by networks that "
-        "have not seen the cell."
+        f"For {len(suspects)} of 120 cells, networks that have not seen the cell give its label a "
+        "probability of 5 % or less."
     ) in texts(widget)
     widget.misplaced.view.selectRow(0)
     assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
@@ -204,8 +204,8 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert others["params"]["n_folds"] == 3
     text = widget.verdict.found.text().replace("\u00a0", " ")
     first, second = (100 * found["quality"]["voronoi_error"] for found in (ours, others))
-    assert f"images that the networks have seen {first:.1f} ±" in text
-    assert f"on others {second:.1f} ±" in text
+    assert f"images that the networks have seen: {first:.1f} ±" in text
+    assert f"have not seen: {second:.1f} ±" in text
     assert "Quote the second for new images" in text
     assert "group_key" not in widget.verdict.doubts.text()
     script = widget.keep.script()

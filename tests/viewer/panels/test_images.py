@@ -60,7 +60,7 @@ def test_all_layers_are_coloured_and_the_list_names_them(
     table, catalog = widget.data.images_table, widget.catalog
     assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
     assert widget.data.joined_text.text() == (
-        "120 cells in 2 images, 2 of them open; 0 of their cells not found; 0 labels without a row"
+        "120 cells in 2 images, 2 of them open; in these, 0 cells not found, 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")

@@ -285,7 +285,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     held_out = session.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
-    assert f"of {held_out.sum()} held-out wrong" in panel.count_text.text()
+    assert f"of {held_out.sum()} held-out cells wrong" in panel.count_text.text()
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
     ]
@@ -332,7 +332,7 @@ def test_the_stored_map_comes_back(
     widget.label.start_button.click()
     for _ in range(2):
         assert widget.map.result is widget.result is not None
-        assert "renamed or taken back" in widget.message.text()
+        assert "renamed or removed" in widget.message.text()
         assert widget.map.canvas.map.scene.names == ("a", "b", "c", "z")
         widget.session.read()
     train(widget)
@@ -451,7 +451,7 @@ def test_a_column_that_was_deleted_meanwhile_ends_the_labelling(
     del table.obs[COLUMN]
     widget.select(np.array([1]))
     strike(KEY.Key_1)
-    assert "is gone" in widget.message.text()
+    assert "was deleted" in widget.message.text()
     assert widget.session.labeling is None
     assert COLUMN not in table.obs
 

@@ -115,7 +115,9 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.catalog.join.joined.all()
     n = int((others.obs["ce_label"] == "unassigned").sum())
     assert 0 < n < 150
-    assert widget.message.text().startswith(f"150 cells mapped by nuclei: AnnData, {n} unassigned.")
+    assert widget.message.text().startswith(
+        f"150 cells placed in the map of nuclei: AnnData, {n} unassigned."
+    )
     (panel,) = widget.map.canvas.map.scene.panels
     assert panel.title.startswith(f"query cells (n = 150, {n} unassigned)")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
@@ -128,7 +130,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert seen == [legend[name] for name in others.obs["ce_label"]]
     # These cells have no labels, and thus no errors.
     assert widget.misplaced.model.rowCount() == 0
-    assert "no labels that could be wrong" in widget.misplaced.summary.text()
+    assert "no labels to check" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.rows)
     assert "novelty: " in describe(widget.session, 3, widget.result)
     widget.select(np.array([4]))
@@ -237,7 +239,7 @@ def test_a_map_that_was_trained_on_the_new_cells_is_not_replaced(
     ce.tl.centroid_encoder(others, "kind", model=model, progress=False)
     with unchanged(others):
         send(widget)
-    assert "would replace a map that was trained on" in panel.message.text()
+    assert "has a map of its own" in panel.message.text()
     assert panel.message.kind == "error"
     assert widget.catalog.table.adata is cells
     panel.key_added.value = "mapped"

@@ -34,7 +34,7 @@ def test_a_table_is_written_back_into_its_zarr_store(
     path = tmp_path / "cells.zarr"
     table = catalog.add(read_adata(path), path.name, path=path)
     catalog.choose(table)
-    assert row.update_action.text() == "Table into cells.zarr"
+    assert row.update_action.text() == "Update the table in cells.zarr"
     table.adata.obs["note"] = "new"
     row.update_action.trigger()
     # The thread writes the table without later changes.

@@ -227,7 +227,7 @@ def test_apply_refuses_a_column_of_the_user_and_an_outdated_map(session: Session
     train(session)
     column = f"{COLUMN}_predicted"
     adata.obs[column] = "mine"
-    with pytest.raises(ValueError, match="not written here"):
+    with pytest.raises(ValueError, match="another column"):
         apply_to_all(session)
     assert (adata.obs[column] == "mine").all()
     del adata.obs[column]

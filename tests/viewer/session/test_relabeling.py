@@ -38,8 +38,8 @@ def values(column: pd.Series) -> list[Any]:
 @pytest.mark.parametrize(
     ("labels", "label", "error", "words"),
     [
-        ([3, 1], "three", ValueError, "none of the labels"),
-        ([True, False], "maybe", ValueError, "none of the labels"),
+        ([3, 1], "three", ValueError, "not one of them"),
+        ([True, False], "maybe", ValueError, "not one of them"),
         ([0.5, 1.0], "1", TypeError, "fractional"),
     ],
 )

@@ -68,9 +68,7 @@ def _sentences(
             f"{name} on images that the networks have seen: {_error(check, rule)}; on images that "
             f"they have not seen: {_error(of_images, rule)}. Quote the second for new images."
         )
-    text = (
-        f"For comparison, always predicting the largest class: {_percent(quality['chance_error'])}"
-    )
+    text = f"Error of always predicting the largest class: {_percent(quality['chance_error'])}"
     if np.isfinite(quality["input_knn_error"]):
         text += f"; 5-NN with all features: {_percent(quality['input_knn_error'])}"
     yield f"{text}."
