@@ -1,1 +1,1 @@
-"""The paper's experiments, and what the README and the docs claim."""
+"""Programs that measure the numbers in the README and the documentation."""

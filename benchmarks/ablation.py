@@ -1,10 +1,11 @@
-"""The default and the bottleneck's recipe, without each of their ingredients in turn.
+"""Errors of the two recipes, default and bottleneck, with one ingredient left out at a time.
 
     python -m benchmarks.ablation letter --method "default without dropout"   # a cell of a table
     python -m benchmarks.ablation --all                                       # both tables
 
-Five runs of each experiment with five seeds; these are not the runs of the tables of errors. With
-`--results`, adds the runs to a file; runs that are in the file are not repeated.
+Each experiment has five runs with different seeds. They use other splits than the runs of
+`benchmarks.errors`. With `--results`, the runs are added to a CSV file, and runs that the file has
+already are not repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ N_RUNS = 5
 FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
-"""First run of each experiment; the runs before it are in the tables of errors."""
+"""Number of the first run of each experiment; `benchmarks.errors` has the runs before it."""
 
 _COMMON: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.0},
@@ -43,15 +44,15 @@ WITHOUT: dict[str, dict[str, dict[str, Any]]] = {
         **_COMMON,
     },
 }
-"""Ingredients of each recipe, and the parameters that remove each."""
+"""For each recipe, the ingredients and the parameters of `CentroidEncoder` without them."""
 WHOLE: dict[str, dict[str, Any]] = {"default": {}, "bottleneck": BOTTLENECK}
-"""The recipes."""
+"""Parameters of each recipe with all its ingredients."""
 ONLY = {"batch normalisation": ["usps"], "pre-training": ["letter"]}
-"""Experiments in which an ingredient is used, if not in all."""
+"""For ingredients that only some experiments use, the names of these experiments."""
 
 
 def methods(recipe: str) -> dict[str, Method]:
-    """Return the rows of a recipe's table: the recipe with and without each ingredient."""
+    """Return the rows of a recipe's table: the whole recipe, and without each ingredient."""
     found = [Method(recipe, centroid_encoder(**WHOLE[recipe]), "ablation")]
     for name, params in WITHOUT[recipe].items():
         missing = {
@@ -74,7 +75,7 @@ def main() -> None:
     )
     parser.add_argument("experiments", nargs="*", choices=[*FIRST, []])
     parser.add_argument("--method", action="append", choices=METHODS, help="default: each")
-    parser.add_argument("--results", type=Path, help="file to add the runs to")
+    parser.add_argument("--results", type=Path, help="CSV file to add the runs to")
     parser.add_argument("--all", action="store_true", help="all experiments")
     arguments = parser.parse_args()
     names = list(FIRST) if arguments.all else arguments.experiments

@@ -7,11 +7,14 @@
 They need an environment of their own: scvi-tools pins versions, and CellTypist passes an argument
 to scikit-learn that 1.8 removed. Runs are added to the results of `benchmarks.cells`.
 
-scANVI gets the counts and, as batches, the donors; it is not run on intensities. As is usual, it
-sees the held-out cells without their labels while it trains: 2 latent dimensions, and 10 laid out
-by UMAP. All settings are the defaults of scvi-tools 1.4. CellTypist is its default logistic
-regression. "Voronoi" is the nearest center in the plane. The decisions of scANVI's own classifier
-and of CellTypist, which have no plane, stand in both columns of errors.
+scANVI gets the counts, and the donors as batches. It is not run on intensities, which are no
+counts. As usual for this method, the held-out cells take part in the training without their labels.
+There are two embeddings: the latent space of a model with 2 dimensions, and a UMAP of the latent
+space of a model with 10. All settings are the defaults of scvi-tools 1.4. CellTypist is a logistic
+regression with default settings.
+
+The column of Voronoi errors has the errors of the nearest center in the embedding. scANVI's own
+classifier and CellTypist have no two-dimensional embedding; their error is in both columns.
 """
 
 from __future__ import annotations
@@ -36,13 +39,15 @@ from benchmarks.parts import append
 
 INTENSITIES = ("vectra_6plex", "scimap_example")
 RESULTS = Path(__file__).parent / "results" / "cells.csv"
+"""CSV file of the runs, which `benchmarks.cells` writes as well."""
 ROWS = ("scANVI, 2 latents", "scANVI, 10 latents and UMAP", "scANVI's classifier", "CellTypist")
+"""Names of the methods in the results; the first two have a two-dimensional embedding."""
 Decision = tuple[str, NDArray[np.intp], NDArray[np.intp]]
-"""Row of the table, and the classes of the held-out cells by 5-NN and by the nearest center."""
+"""Name of the method, and the classes of the held-out cells by 5-NN and by nearest center."""
 
 
 def counts(X: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return counts from normalised logarithms: the least value of a cell is one count."""
+    """Return counts for normalised logarithms; the smallest positive value of a cell becomes 1."""
     shares = np.expm1(X.astype(np.float64))
     least = np.where(shares > 0, shares, np.inf).min(axis=1, keepdims=True)
     rounded: NDArray[np.float32] = np.round(shares / least).astype(np.float32)
@@ -52,7 +57,7 @@ def counts(X: NDArray[np.float32]) -> NDArray[np.float32]:
 def in_the_plane(
     name: str, train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]
 ) -> Decision:
-    """Decide by five neighbours and by the nearest center."""
+    """Return the classes of the test points by five neighbours and by the nearest center."""
     return (
         name,
         KNeighborsClassifier(5).fit(train, codes).predict(test),
@@ -95,7 +100,8 @@ def celltypist(
     from celltypist import train
 
     features = np.arange(split.X.shape[1]).astype(str)
-    # The check of sums is for tables of all genes.
+    # CellTypist checks that the values of a cell have the expected sum. With a part of the genes,
+    # the sum is smaller.
     model = train(split.X, split.codes.astype(str), features, check_expression=False, n_jobs=1)
     used = np.isin(features, model.classifier.features)
     scaled = np.minimum(model.scaler.transform(split.X_test[:, used]), 10)
@@ -104,9 +110,9 @@ def celltypist(
 
 
 def evaluate(name: str, method: Any) -> Iterator[dict[str, object]]:
-    """Yield the errors of each split."""
+    """Yield a row of results for each split and each decision of a method."""
     X, y, groups = load(name)
-    # The values of pbmc68k_reduced are z-scores; logarithms of the same genes are in `raw`.
+    # The values of pbmc68k_reduced are z-scores; `raw` has the logarithms of the same genes.
     values = counts(pbmc68k().raw.X.toarray() if name == "pbmc68k_reduced" else X)
     for number, split in enumerate(splits(X, y, groups)):
         start = time.process_time()
@@ -126,13 +132,14 @@ def evaluate(name: str, method: Any) -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Run what is not in the file, and print the mean errors."""
+    """Run what the file does not have yet, and print the mean errors in percent."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    # An empty list of choices is all of them.
-    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")

@@ -1,4 +1,7 @@
-"""Sets of cells, and their splits into training and held-out cells, which all methods share."""
+"""Data sets of cells, and their splits into training and held-out cells.
+
+All methods are compared on the same splits.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from benchmarks import datasets
 
 N_FOLDS = 5
 N_FEATURES = 2000
-LEAST = 5
-"""Training cells of a class; smaller classes are left out."""
+"""Largest number of features that are used."""
+MIN_CLASS_SIZE = 5
+"""Smallest number of training cells of a class; smaller classes are left out of a split."""
 SETS: dict[str, tuple[str, str, str | None]] = {
     "pbmc3k": ("pbmc3k/pbmc3k_annotated.h5ad", "classified", None),
     "pbmc_3tech": ("pbmc_3tech/pbmc_3tech.h5ad", "cell_type", "donor"),
@@ -25,26 +29,33 @@ SETS: dict[str, tuple[str, str, str | None]] = {
     "vectra_6plex": ("vectra_6plex/cells.h5ad", "phenotype", None),
     "scimap_example": ("scimap_example/example_data.h5ad", "phenotype", None),
 }
-"""File, which scanpy brings along if there is none, label column, and column of the donors."""
+"""File in the data folder, label column, and column of donors (or None) of each data set.
+
+scanpy ships the data set without a file.
+"""
 
 
 class Split(NamedTuple):
-    """Training and held-out cells; class indices are those of the sorted classes of training."""
+    """Training and held-out cells. Class indices refer to the sorted classes in training."""
 
     X: NDArray[np.float32]
-    """Training cells, at most 2,000 features: those of largest variance among these cells."""
+    """(n_train, d) training cells, with the features of largest variance among these cells."""
     codes: NDArray[np.intp]
+    """(n_train,) class indices of the training cells."""
     X_test: NDArray[np.float32]
+    """(n_test, d) held-out cells, with the same features."""
     truth: NDArray[np.intp]
+    """(n_test,) class indices of the held-out cells."""
     train: NDArray[np.intp]
-    """Rows of the training cells in the data set."""
+    """(n_train,) rows of the training cells in the data set."""
     test: NDArray[np.intp]
+    """(n_test,) rows of the held-out cells in the data set."""
     kept: NDArray[np.intp]
-    """Columns of the features in the data set."""
+    """(d,) columns of the features in the data set."""
 
 
 def load(name: str) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any] | None]:
-    """Return the features, the labels and the donors of a data set."""
+    """Return the (n, d) features, the (n,) labels and the (n,) donors, if any, of a data set."""
     path, label_key, group_key = SETS[name]
     adata = datasets.read_h5ad(path) if path else pbmc68k()
     X = adata.X if isinstance(adata.X, np.ndarray) else adata.X.toarray()
@@ -56,14 +67,14 @@ def load(name: str) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any] | N
 
 
 def pbmc68k() -> AnnData:
-    """Return the blood cells that scanpy brings along."""
+    """Return the 700 blood cells that scanpy ships."""
     import scanpy as sc
 
     return sc.datasets.pbmc68k_reduced()
 
 
 def splits(X: NDArray[np.float32], y: NDArray[Any], groups: NDArray[Any] | None) -> Iterator[Split]:
-    """Yield the splits: five stratified folds, or each group held out in turn."""
+    """Yield five stratified folds, or one split for each group, which is then held out."""
     folds: Any = StratifiedKFold(N_FOLDS, shuffle=True, random_state=0)
     if groups is not None:
         folds = LeaveOneGroupOut()
@@ -71,7 +82,7 @@ def splits(X: NDArray[np.float32], y: NDArray[Any], groups: NDArray[Any] | None)
         warnings.filterwarnings("ignore", "The least populated class")
         for train, test in folds.split(y, y, groups):
             names, counts = np.unique(y[train], return_counts=True)
-            known = names[counts >= LEAST]
+            known = names[counts >= MIN_CLASS_SIZE]
             train, test = train[np.isin(y[train], known)], test[np.isin(y[test], known)]
             kept = np.sort(np.argsort(-X[train].var(axis=0))[:N_FEATURES])
             classes, codes = np.unique(y[train], return_inverse=True)

@@ -1,14 +1,15 @@
-"""Errors of held-out cells in the plane: the centroid-encoder and what single-cell labs use.
+"""Errors of held-out cells in two dimensions, for the centroid-encoder and common alternatives.
 
     python -m benchmarks.cells                        # six data sets, five splits, eight methods
     python -m benchmarks.cells pbmc3k --method LDA
 
-Five stratified folds; where there are donors or technologies, each is held out in turn. The 2,000
-features of largest variance are chosen on the training cells; counts are normalised to 10,000 and
-logarithms taken. Rivals get the first 50 principal components of the z-scores, as is the custom
-with cells: with all genes, most of them have more errors. Prints the mean errors, and adds the runs
-to a CSV file, from which `python -m benchmarks.render` makes a table of docs/benchmarks.md. Needs
-the data folder.
+The splits are five stratified folds. If the data come from several donors or technologies, each of
+these is held out in turn instead. Counts are normalised to 10,000 for each cell, and their
+logarithms taken. The 2,000 features with the largest variance among the training cells are used.
+Rivals get the first 50 principal components of the z-scores, as is usual for cells; with all genes,
+most of them make more errors. Prints the mean errors, and adds the runs to a CSV file, from which
+`python -m benchmarks.render` makes a table of docs/benchmarks.md. Data sets and methods that the
+file has already are not run again. Needs the data folder.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ from benchmarks.methods import METHODS
 from benchmarks.parts import append
 
 N_AXES = 50
+"""Principal components that rivals get."""
 RESULTS = Path(__file__).parent / "results" / "cells.csv"
 SHOWN = (
     *("centroid-encoder", "centroid-encoder, bottleneck", "supervised UMAP", "RF-PHATE", "GMLVQ"),
     *("LDA", "UMAP", "PCA"),
 )
+"""Methods that run by default, in the order of the table."""
 
 
 def evaluate(name: str, method: str) -> Iterator[dict[str, object]]:
-    """Yield the errors of each split."""
+    """Yield a row of results for each split."""
     for number, split in enumerate(splits(*load(name))):
         known, new = split.X, split.X_test
         start = time.process_time()
@@ -49,7 +52,7 @@ def evaluate(name: str, method: str) -> Iterator[dict[str, object]]:
             known = axes.fit_transform(known)
             new = axes.transform(new)
         with warnings.catch_warnings():
-            # Rivals warn of effects of their settings, which the errors show.
+            # Rivals warn about their settings; the effects are part of the errors.
             warnings.simplefilter("ignore")
             found = METHODS[method].run("cells", known, split.codes, new, number)
         yield {
@@ -66,14 +69,17 @@ def evaluate(name: str, method: str) -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Run what is not in the file, and print the mean errors."""
+    """Run what the file does not have yet, and print the mean errors."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    # An empty list of choices is all of them.
-    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
-    parser.add_argument("--method", action="append", choices=METHODS, help="default: eight")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
+    )
+    parser.add_argument(
+        "--method", action="append", choices=METHODS, help="default: the eight methods of the table"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     path: Path = arguments.results

@@ -1,9 +1,9 @@
-"""The data sets of the paper and some single-cell ones.
+"""The data sets of the paper and some data sets of single cells.
 
-Nothing is shipped: licences differ. They are read from the folder that the environment variable
-``CE_DATA`` names, or else from ``../shared/data`` beside the repository. Where neither is there,
-those of the paper are downloaded from where they were published, once, and checked against their
-SHA-256 sums; the single-cell ones have to be there.
+The repository does not contain them, because their licences differ. They are read from the folder
+in the environment variable ``CE_DATA``, or from ``../shared/data`` beside the repository. If there
+is no such folder, the data sets of the paper are downloaded once from where they were published,
+and checked against their SHA-256 sums. The data sets of single cells cannot be downloaded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ REGISTRY = {
         "e90434cdbf00fcf93ffa911fe447ae25606979658e60f1d32e155c3b5240234d",
     ),
 }
-"""Where the files of the paper's data sets were published, and their SHA-256 sums."""
+"""Addresses and SHA-256 sums of the files of the paper's data sets."""
 
 
 def data_folder() -> Path | None:
@@ -83,27 +83,28 @@ def data_folder() -> Path | None:
 
 
 def data_path(name: str) -> Path:
-    """Return the path of a file: in the data folder, or else downloaded.
+    """Return the path of a file in the data folder; without a folder, of the downloaded file.
 
     Raises
     ------
     FileNotFoundError
-        If there is no data folder, and the file is none of the paper's.
+        If ``CE_DATA`` is not a folder, or if there is no data folder and the file is not in
+        `REGISTRY`.
     ValueError
-        If what was downloaded is another file than it was.
+        If the downloaded file has another SHA-256 sum.
     """
     folder = data_folder()
     if folder is not None:
         return folder / name
     if "CE_DATA" in os.environ:
-        raise FileNotFoundError(f"CE_DATA is {os.environ['CE_DATA']!r}, which is no folder")
+        raise FileNotFoundError(f"CE_DATA is {os.environ['CE_DATA']!r}, which is not a folder")
     if name not in REGISTRY:
         raise FileNotFoundError(f"no data folder: set CE_DATA to the one that has {name}")
     return download(name)
 
 
 def download(name: str) -> Path:
-    """Return the path of a file of `REGISTRY` in the user's cache, downloaded if need be."""
+    """Return the path of a file of `REGISTRY` in the user's cache; download it if it is missing."""
     import pooch
 
     registry = pooch.create(
@@ -141,12 +142,12 @@ def usps() -> Data:
     """Return 11,000 images as (n, 256) uint8 with digits, sorted by class."""
     with zipfile.ZipFile(data_path("usps/USPS.zip")) as archive:
         table = _ArrayUnpickler(io.BytesIO(archive.read("USPS.p")), encoding="latin1").load()
-    # Stored is the digit less one, and 9 for 0.
+    # The last column is the digit minus one, and 9 for the digit 0.
     return np.round(255 * table[:, :-1]).astype(np.uint8), ((table[:, -1] + 1) % 10).astype(int)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reads pickled arrays and nothing else: a pickle could run anything."""
+    """Unpickler of arrays alone. Other pickles can run any code, so they are refused."""
 
     def find_class(self, module: str, name: str) -> object:
         if (module.replace("numpy.core", "numpy._core"), name) not in {
@@ -171,10 +172,10 @@ def landsat() -> Data:
 
 
 def phoneme() -> Data:
-    """Return 3,656 samples with 20 features: the 13 most frequent phonemes."""
+    """Return 3,656 samples with 20 features, of the 13 most frequent phonemes."""
     rows = [
         line.split()
-        # "#" is a phoneme as well as the sign of a header line.
+        # A header line begins with "#", but "#" is a phoneme, too. Headers do not have 21 words.
         for part in ("ex1", "ex2")
         for line in data_path(f"phoneme/{part}.dat").read_text().splitlines()
         if len(line.split()) == 21

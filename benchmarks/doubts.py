@@ -1,14 +1,15 @@
-"""Thresholds of novelty on new samples.
+"""Shares of known and of unknown cells in new samples whose novelty is above a threshold.
 
     python -m benchmarks.doubts                       # all pairs, to benchmarks/results/doubts.csv
     python -m benchmarks.doubts --set develop         # pairs on which the method was chosen
     python -m benchmarks.doubts --set report -o mine.csv
 
-A pair is a reference that lacks a kind of cells, and a query that has it, of the same data set, of
-another technology or of another data set. The query is taken as it is, without half or three
-quarters of its genes, at 30 % of its depth, and normalised in another way. The documented threshold
-was chosen on the pairs of DEVELOP. Doublets are sums of the counts of two cells of different known
-classes.
+A pair has a reference without one or two kinds of cells, and a query with them. The query comes
+from the same data set, from another technology or from another data set. It is ingested in six
+conditions: unchanged, with a half or a quarter of its genes, at 30 % of its depth, and normalised
+in two other ways. The documented threshold was chosen on the pairs of `DEVELOP`. In addition, known
+cells are ingested together with doublets, which are sums of the counts of two cells of different
+known kinds.
 """
 
 from __future__ import annotations
@@ -40,24 +41,29 @@ CONDITIONS = (
     "counts per million",
     "square roots",
 )
+"""Conditions of a query."""
 LEVELS = (0.9, 0.92, 0.95, 0.99)
+"""Thresholds of novelty."""
 DOCUMENTED = 0.92
-"""The threshold that the documentation names, chosen on DEVELOP."""
+"""The threshold in the documentation; it was chosen on `DEVELOP`."""
 N_GENES = 3000
-"""Most variable genes of pbmc3k, by the whole of it."""
-MOST_UNKNOWN = 0.25
-"""Unknown cells for each known one in a query, at most."""
+"""Genes of pbmc3k that are used: those with the largest variance over all its cells."""
+MAX_UNKNOWN = 0.25
+"""Largest number of unknown cells in a query, relative to its known cells."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts, and the kinds of the cells."""
+    """Counts and kinds of cells."""
 
     counts: Any
+    """(n, d) CSR matrix."""
     total: NDArray[Any]
-    """(n,) sum of the counts of each cell over all genes; the table may have only some of them."""
+    """(n,) sums of the counts over all genes of the data set; ``counts`` may have fewer genes."""
     kind: NDArray[Any]
+    """(n,) names."""
     genes: NDArray[Any]
+    """(d,) names."""
 
     def __getitem__(self, rows: NDArray[Any]) -> Cells:
         return Cells(self.counts[rows], self.total[rows], self.kind[rows], self.genes)
@@ -65,7 +71,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Pair:
-    """Data sets of reference and query, and the kinds that the reference lacks."""
+    """Names of the reference and the query, and the kinds that the reference does not have."""
 
     reference: str
     query: str
@@ -74,7 +80,7 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """Name in the table."""
+        """Name of the pair in the table."""
         way = self.reference
         if self.query != self.reference:
             way += f" → {self.query}"
@@ -82,6 +88,7 @@ class Pair:
 
 
 ACROSS = CONDITIONS[:2]
+"""Conditions of most queries from another technology."""
 DEVELOP = (
     Pair("pbmc3k", "pbmc3k", ("B",)),
     Pair("pbmc3k", "pbmc3k", ("NK",)),
@@ -89,6 +96,7 @@ DEVELOP = (
     Pair("3pv2", "3pv1", ("Mono",), ACROSS),
     Pair("3pv2", "3pv1", ("NK",), ACROSS),
 )
+"""Pairs on which the method and its threshold were chosen."""
 REPORT = (
     Pair("pbmc3k", "pbmc3k", ("Mono", "DC")),
     Pair("pbmc3k", "pbmc3k", ("T_CD8",)),
@@ -102,6 +110,7 @@ REPORT = (
     Pair("pbmc3k", "5p", ("B",), ("as it is",)),
     Pair("pbmc3k", "5p", ("Mono",), ("as it is",)),
 )
+"""Pairs that took no part in a choice."""
 NAMES = {
     "CD14+ Mono": "Mono",
     "FCGR3A+ Mono": "Mono",
@@ -112,13 +121,13 @@ NAMES = {
     "CD8 T": "T_CD8",
     "Platelet": "MK",
 }
-"""Common names of the kinds in both blood data sets."""
+"""Names of the kinds in the blood data sets, and the common name of each."""
 RARE = ("MK", "HSC")
-"""Kinds with very few cells."""
+"""Kinds with very few cells, which are left out."""
 
 
 def read(name: str) -> Cells:
-    """Read the counts of a data set, or of a technology of pbmc_3tech."""
+    """Read the counts of paul15, of pbmc3k, or of one technology (donor) of pbmc_3tech."""
     if name == "paul15":
         adata = datasets.read_h5ad("paul15/paul15_240genes.h5ad")
         counts = sparse.csr_matrix(adata.X, dtype=np.float64)
@@ -140,7 +149,7 @@ def read(name: str) -> Cells:
 
 
 def _counts(X: Any, total: NDArray[Any]) -> Any:
-    """Undo log(1 + counts per 10,000)."""
+    """Return the counts for log(1 + counts per 10,000)."""
     counts = sparse.csr_matrix(X, dtype=np.float64)
     counts.data = np.expm1(counts.data)
     counts = sparse.csr_matrix(sparse.diags(total / 1e4) @ counts)
@@ -149,7 +158,10 @@ def _counts(X: Any, total: NDArray[Any]) -> Any:
 
 
 def split(pair: Pair, rng: np.random.Generator) -> tuple[Cells, Cells]:
-    """Reference without the unknown kinds, and query; of one data set 30 % are the query."""
+    """Return the reference without the unknown kinds, and the query.
+
+    If both come from one data set, 30 % of the known cells are in the query.
+    """
     cells = read(pair.reference)
     familiar = np.flatnonzero(~np.isin(cells.kind, pair.unknown))
     if pair.query != pair.reference:
@@ -160,12 +172,12 @@ def split(pair: Pair, rng: np.random.Generator) -> tuple[Cells, Cells]:
         held_out = stratified_holdout(codes, 0.3, 0)
         reference, query, known = cells[familiar[~held_out]], cells, familiar[held_out]
     unknown = np.flatnonzero(np.isin(query.kind, pair.unknown))
-    n_unknown = min(len(unknown), int(MOST_UNKNOWN * len(known)))
+    n_unknown = min(len(unknown), int(MAX_UNKNOWN * len(known)))
     return reference, query[np.append(known, rng.choice(unknown, n_unknown, replace=False))]
 
 
 def table(cells: Cells, condition: str, rng: np.random.Generator) -> AnnData:
-    """Return cells, normalised by the condition."""
+    """Return the normalised values of cells in one of the `CONDITIONS`."""
     counts, total, genes = cells.counts, cells.total, np.arange(len(cells.genes))
     if condition == "30 % of the depth":
         whole = np.allclose(total, np.asarray(counts.sum(axis=1)).ravel())
@@ -192,7 +204,7 @@ def table(cells: Cells, condition: str, rng: np.random.Generator) -> AnnData:
 
 
 def doublets(cells: Cells, rng: np.random.Generator, n: int = 300) -> Cells:
-    """Sums of the counts of two cells of different classes."""
+    """Return n sums of the counts of two random cells of different kinds."""
     first, second = rng.integers(len(cells.kind), size=(2, 10 * n))
     unlike = np.flatnonzero(cells.kind[first] != cells.kind[second])[:n]
     one, other = cells[first[unlike]], cells[second[unlike]]
@@ -200,7 +212,7 @@ def doublets(cells: Cells, rng: np.random.Generator, n: int = 300) -> Cells:
 
 
 def measured(pair: Pair) -> Iterator[dict[str, Any]]:
-    """Yield the results of all queries of a pair, ingested by the map of the reference."""
+    """Train on the reference of a pair, ingest its queries, and yield a row for each query."""
     rng = np.random.default_rng(0)
     reference, cells = split(pair, rng)
     known = table(reference, "as it is", rng)
@@ -246,7 +258,7 @@ def measured(pair: Pair) -> Iterator[dict[str, Any]]:
 
 
 def ingested(query: AnnData, known: AnnData) -> bool:
-    """Ingest, and return whether there is a warning that the query is shifted as a whole."""
+    """Ingest a query, and return whether a warning says that it is shifted as a whole."""
     job = ce.tl.ingest.job(query, known, missing="mean", max_missing=1)
     job.run()
     job.write(query)
@@ -264,12 +276,14 @@ def _joined(first: AnnData, second: AnnData) -> AnnData:
 
 
 def main() -> None:
-    """Measure the pairs that are named on the command line."""
+    """Measure the pairs of one set or of both, and write the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--set", choices=("develop", "report"), dest="chosen")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--set", choices=("develop", "report"), dest="chosen", help="set of pairs; default: both"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="CSV file to write")
     arguments = parser.parse_args()
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
     rows: list[dict[str, Any]] = []

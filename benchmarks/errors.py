@@ -1,13 +1,13 @@
 """Errors of the centroid-encoder and its rivals in the paper's experiments.
 
     python -m benchmarks.errors letter --method SNeRV --run 3       # one run of one method
-    python -m benchmarks.errors usps iris --method centroid-encoder # all runs of the paper
+    python -m benchmarks.errors usps iris --method centroid-encoder # as many runs as the paper
     python -m benchmarks.errors --quick                             # first runs of quick methods
     python -m benchmarks.errors --all                               # everything
 
-Prints the 5-NN error of the test samples in two dimensions and, with `--results`, adds the runs to
-a CSV file; runs that are in the file are not repeated. From this file `python -m benchmarks.render`
-makes the tables of docs/benchmarks.md.
+Prints the 5-NN error of the test samples in two dimensions. With `--results`, the runs are added to
+a CSV file, and runs that the file has already are not repeated. From this file,
+`python -m benchmarks.render` makes the tables of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS = (
     "seconds",
     "versions",
 )
-
+"""Columns of the CSV file."""
 
 QUICK = ("centroid-encoder", "supervised UMAP", "kernel supervised PCA", "LDA", "PCA", "5-NN")
 """Methods that `--quick` runs."""
@@ -49,13 +49,13 @@ QUICK_RUNS = {"mnist": 1, "usps": 1} | dict.fromkeys(
 
 
 def evaluate(experiment: Experiment, method: Method, run: int) -> dict[str, object]:
-    """Train a method on one run's training samples and count its errors on the test samples."""
+    """Train a method on the training samples of a run; return its errors on the test samples."""
     X, y, X_test, y_test = experiment.run(run)
     classes, codes = np.unique(y, return_inverse=True)
     codes_test = np.searchsorted(classes, y_test)
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # Rivals warn of effects of their settings, which the errors show.
+        # Rivals warn about their settings; the effects are part of the errors.
         warnings.simplefilter("ignore")
         decisions = method.run(experiment.name, X, codes, X_test, run)
     seconds = time.perf_counter() - start
@@ -80,7 +80,7 @@ def versions() -> str:
 
 
 def read_results(path: Path) -> list[dict[str, str]]:
-    """Return the runs in a file; none if there is no file."""
+    """Return the runs in a CSV file, or an empty list if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -88,7 +88,7 @@ def read_results(path: Path) -> list[dict[str, str]]:
 
 
 def add_result(path: Path, row: dict[str, object]) -> None:
-    """Add a run to a file."""
+    """Add a run to a CSV file."""
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -98,18 +98,18 @@ def add_result(path: Path, row: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """Run the cases that are named on the command line."""
+    """Run the methods on the experiments that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiments", nargs="*", choices=[*EXPERIMENTS, []])
     parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
     parser.add_argument("--run", type=int, action="append", help="number of a run, from 0")
-    parser.add_argument("--runs", type=int, help="the first so many runs; default: the paper's")
-    parser.add_argument("--results", type=Path, help="file to add the runs to")
-    parser.add_argument("--all", action="store_true", help="all experiments")
+    parser.add_argument("--runs", type=int, help="number of runs; default: as many as the paper")
+    parser.add_argument("--results", type=Path, help="CSV file to add the runs to")
+    parser.add_argument("--all", action="store_true", help="run all experiments")
     parser.add_argument(
-        "--quick", action="store_true", help="the first runs of quick methods, of all experiments"
+        "--quick", action="store_true", help="the first runs of quick methods in all experiments"
     )
     arguments = parser.parse_args()
     names = list(EXPERIMENTS) if arguments.all or arguments.quick else arguments.experiments
@@ -127,21 +127,24 @@ def main() -> None:
 
 
 def n_runs(name: str, arguments: argparse.Namespace) -> int:
-    """Return the number of runs of an experiment, from the command line."""
+    """Return the number of runs of an experiment with the options of the command line."""
     n: int = arguments.runs or EXPERIMENTS[name].n_runs
     return min(n, QUICK_RUNS[name]) if arguments.quick else n
 
 
 def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | None) -> None:
-    """Evaluate and print the cases; with a file, only those that are not in it, and add them."""
+    """Evaluate and print experiments, methods and numbers of runs.
+
+    With a file, only the cases that it does not have are evaluated, and they are added to it.
+    """
     rows = read_results(results) if results else []
     done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
-    n_there = 0
+    n_skipped = 0
     for experiment, method, run in cases:
         if experiment.name in method.missing:
             continue
         if (experiment.name, method.name, run) in done:
-            n_there += 1
+            n_skipped += 1
             continue
         row = evaluate(experiment, method, run)
         print(
@@ -151,8 +154,8 @@ def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | N
         )
         if results:
             add_result(results, row)
-    if n_there:
-        print(f"{n_there} runs are in {results} already; with another file they run again")
+    if n_skipped:
+        print(f"{n_skipped} runs are in {results} already and were not repeated")
 
 
 if __name__ == "__main__":

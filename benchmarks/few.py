@@ -1,13 +1,14 @@
-"""Few training samples: 5-NN errors on draws from data that experiment 3 does not use.
+"""5-NN errors after training on few samples, on data that experiment 3 does not use.
 
     python -m benchmarks.few 145                # the default, 145 training samples
     python -m benchmarks.few 145 dropout=0.2    # with other parameters of `CentroidEncoder`
     python -m benchmarks.few 1350 --outside landsat n_components=5
     python -m benchmarks.few 1350 --outside landsat --method "RBF SVM"
 
-Four draws of each data set, or of the samples of Letter, Landsat or Phoneme that are outside the
-draw of experiment 2's tables. All other samples are test samples, but at most 1,500, or 3,000 of
-the latter. Needs the data folder.
+Each data set has four random draws. A draw has the given number of training samples and up to 1,500
+of the other samples as test samples. With `--outside`, there is one data set alone: the samples of
+Letter, Landsat or Phoneme that the tables of experiment 2 do not use, with up to 3,000 test
+samples. Prints mean and standard deviation of the errors over the draws. Needs the data folder.
 """
 
 from __future__ import annotations
@@ -28,18 +29,23 @@ from benchmarks.protocols import N_DRAWN
 Data = tuple[NDArray[Any], NDArray[Any]]
 N_DRAWS = 4
 N_TEST = 1500
+"""Largest number of test samples."""
 N_TEST_OUTSIDE = 3000
+"""Largest number of test samples with `--outside`."""
 
 
 def pooled(data: Data, size: int, width: int) -> Data:
-    """Average images of size × size pixels over squares of some width."""
+    """Average images of size × size pixels over squares of width × width pixels."""
     X, y = data
     blocks = X.astype(np.float32).reshape(len(X), size // width, width, size // width, width)
     return blocks.mean(axis=(2, 4)).reshape(len(X), -1), y
 
 
 def cells(path: str, label_key: str, n_classes: int, n_features: int, counts: bool = False) -> Data:
-    """Cells of the largest classes, by the features of largest variance."""
+    """Return cells of the largest classes, with the features of largest variance among them.
+
+    ``counts`` are normalised to 10,000 for each cell, and their logarithms taken.
+    """
     adata = datasets.read_h5ad(path)
     X = adata.X if isinstance(adata.X, np.ndarray) else adata.X.toarray()
     X = np.nan_to_num(X.astype(np.float32))
@@ -54,6 +60,7 @@ def cells(path: str, label_key: str, n_classes: int, n_features: int, counts: bo
 
 PAUL = ("paul15/paul15_240genes.h5ad", "celltype", 12)
 TECH = ("pbmc_3tech/pbmc_3tech.h5ad", "cell_type", 9)
+"""File, label column and number of classes, for `cells`."""
 SETS: dict[str, Callable[[], Data]] = {
     "digits, 8 × 8": lambda: load_digits(return_X_y=True),
     "USPS, 8 × 8": lambda: pooled(datasets.usps(), 16, 2),
@@ -75,14 +82,14 @@ OUTSIDE = {"letter": datasets.letter, "landsat": datasets.landsat, "phoneme": da
 
 
 def outside(data: Data) -> Data:
-    """Leave out the samples that the runs of experiment 2 draw."""
+    """Return the samples that the tables of experiment 2 do not use."""
     X, y = data
     rest = np.random.default_rng(0).permutation(len(y))[N_DRAWN:]
     return X[rest], y[rest]
 
 
 def errors(data: Data, n_train: int, run: Run, n_test: int = N_TEST) -> list[float]:
-    """Return the 5-NN error of each draw."""
+    """Return the 5-NN error of each draw, without classes of fewer than 3 training samples."""
     X, y = data
     found = []
     for draw in range(N_DRAWS):
@@ -98,7 +105,7 @@ def errors(data: Data, n_train: int, run: Run, n_test: int = N_TEST) -> list[flo
 
 
 def parameter(text: str) -> tuple[str, Any]:
-    """Read a name and a Python value, or else a word, on both sides of an equals sign."""
+    """Return the name and the value in ``name=value``; a value that is not Python is a string."""
     name, _, value = text.partition("=")
     try:
         return name, literal_eval(value)
@@ -107,18 +114,22 @@ def parameter(text: str) -> tuple[str, Any]:
 
 
 def main() -> None:
-    """Print the error of each data set, and their mean."""
+    """Print the error of each data set, and the mean over the data sets."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("samples", type=int)
-    parser.add_argument("parameters", nargs="*", help="such as dropout=0.2")
-    parser.add_argument("--outside", choices=OUTSIDE, help="samples of this one alone")
+    parser.add_argument("samples", type=int, help="number of training samples")
+    parser.add_argument(
+        "parameters", nargs="*", help="parameters of CentroidEncoder, such as dropout=0.2"
+    )
+    parser.add_argument(
+        "--outside", choices=OUTSIDE, help="use only this data set, without experiment 2's samples"
+    )
     parser.add_argument("--method", choices=METHODS, help="default: the centroid-encoder")
-    # Parameters may be on both sides of the options.
+    # Parameters may come before and after the options.
     arguments = parser.parse_intermixed_args()
     if arguments.method and arguments.parameters:
-        parser.error("parameters are those of the centroid-encoder, not of another method")
+        parser.error("only the centroid-encoder takes parameters; leave out --method")
     params = dict(map(parameter, arguments.parameters))
     run = METHODS[arguments.method].run if arguments.method else centroid_encoder(**params)
     sets, n_test = SETS, N_TEST

@@ -1,9 +1,10 @@
-"""The figures of docs/benchmarks.md and docs/placement.md.
+"""Figures of docs/benchmarks.md and docs/placement.md.
 
     python -m benchmarks.figures mnist landsat rivals planes
 
-MNIST and Landsat over the Voronoi cells of their classes, Landsat and pbmc3k in the maps of all
-methods, and ten data sets in the planes of both placements and of UMAP.
+`mnist` and `landsat` draw training and test samples over the Voronoi cells of the classes. `rivals`
+draws Landsat and pbmc3k in the embeddings of all methods. `planes` draws ten data sets in the
+embeddings of both placements, of UMAP and of supervised UMAP.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ SOILS = {
 
 
 def mnist() -> None:
-    """Draw 10,000 training and all test images of MNIST."""
+    """Draw 10,000 training images and all test images of MNIST."""
     (X, y), (X_test, y_test) = datasets.mnist()
     shown = np.random.default_rng(0).permutation(len(y))[:10_000]
     two_panels("mnist", X, y.astype(str), X_test, y_test.astype(str), shown)
 
 
 def landsat() -> None:
-    """Draw Landsat's own training and test samples."""
+    """Draw the training and test samples of Landsat, as published."""
     X, y = datasets.landsat()
     names = np.array([SOILS[code] for code in y])
     two_panels("landsat", X[:4435], names[:4435], X[4435:], names[4435:], np.arange(4435))
@@ -56,7 +57,11 @@ def two_panels(
     y_test: NDArray[Any],
     shown: NDArray[np.intp],
 ) -> None:
-    """Train on all training samples; draw some of them, and the test samples by their own class."""
+    """Train on all training samples, and write a figure of two panels.
+
+    The first shows the training samples in the rows ``shown``, the second shows the test samples in
+    the colours of their true classes.
+    """
     known, query = (ad.AnnData(x.astype(np.float32)) for x in (X, X_test))
     known.obs["class"] = pd.Categorical(y)
     ce.tl.centroid_encoder(known, "class", test_size=0, progress=False)
@@ -76,7 +81,7 @@ def two_panels(
 
 
 def rivals() -> None:
-    """Draw the held-out samples of Landsat and pbmc3k in the maps of all methods."""
+    """Draw the held-out samples of Landsat and pbmc3k in the embeddings of all methods."""
     for name in ("landsat", "pbmc3k"):
         load, n_train, n_test = SETS[name]
         X, y, X_test, y_test = drawn(load(), n_train, n_test, 0)
@@ -86,7 +91,7 @@ def rivals() -> None:
             ax.axis("off")
         for ax, method in zip(axes.flat, EVERY, strict=False):
             with warnings.catch_warnings():
-                # Rivals warn of effects of their settings, which the picture shows.
+                # Rivals warn about their settings; the effects are visible in the figure.
                 warnings.simplefilter("ignore")
                 train, test, _, _ = placed(name, method, X, y, X_test, 0)
             error = (knn_predict(train, y, test) != y_test).mean()
@@ -105,10 +110,16 @@ PLANES = (
     *("paul15", "landsat", "pbmc3k", "lung", "blood"),
     *("mnist", "digits", "phoneme", "usps", "letter"),
 )
+"""Data sets of `planes`, from the top row to the bottom row."""
 
 
 def planes() -> None:
-    """Draw ten data sets, a draw of `benchmarks.placement` each, as four methods place them."""
+    """Draw ten data sets, each in five panels.
+
+    The panels show training and held-out samples by the placement "voronoi", and training samples
+    by the placement "bottleneck", by UMAP and by supervised UMAP. The samples are those of the
+    first draw of `benchmarks.placement`.
+    """
     figure, axes = plt.subplots(len(PLANES), 5, figsize=(12.5, 25), layout="constrained")
     for row, name in zip(axes, PLANES, strict=True):
         load, n_train, n_test = SETS[name]
@@ -130,7 +141,7 @@ def planes() -> None:
                 for cell, shade in zip(voronoi_cells(centers, box), shades, strict=True):
                     ax.fill(*cell.T, color=shade, alpha=REGION_ALPHA, linewidth=0)
                 ax.set(xlim=box[::2], ylim=box[1::2])
-            # In random order, so that no class covers the others.
+            # Points are drawn in random order; otherwise the last class would cover the others.
             order = np.random.default_rng(0).permutation(len(points))
             ax.scatter(*points[order].T, c=shades[codes[order]], s=3, linewidth=0)
             ax.set(xticks=[], yticks=[], title=title if name == PLANES[0] else "")

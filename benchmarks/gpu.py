@@ -1,12 +1,13 @@
-"""Correctness and speed on a GPU: `make gpu` runs this; it does not need the network.
+"""Checks of correctness and measurements of speed on a GPU. `make gpu` runs this program.
 
-    python -m benchmarks.gpu                             # all of it
+    python -m benchmarks.gpu                             # both parts
     python -m benchmarks.gpu right                       # correctness alone
     python -m benchmarks.gpu fast --results mine.csv     # speed alone
-    python -m benchmarks.gpu --device cpu --samples 600  # a small one, where there is no GPU
+    python -m benchmarks.gpu --device cpu --samples 600  # a small run without a GPU
 
-The images come from `benchmarks.datasets` and are left out where they are not available; the cells
-are drawn at random. `python -m benchmarks.render` writes the results into docs/benchmarks.md.
+The program does not need a network connection. The images come from `benchmarks.datasets`; without
+them, only random cells are used. `python -m benchmarks.render` writes the results into
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ COLUMNS = (
     "share_of_peak", "error", "device", "versions",
 )  # fmt: skip
 TOLERANCE = 1e-3
-"""Largest difference of an embedding on a GPU from that of the same map on the CPU, in standard
+"""Largest difference between the embeddings of one map on the GPU and on the CPU, in standard
 deviations of the embedding."""
 CELLS, N_CELLS, N_GENES = "cells", 1_000_000, 2_000
+"""Name and numbers of the random cells."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training samples and, where the classes can be learned, test samples."""
+    """Training samples, and test samples unless the cells are random."""
 
     name: str
     X: Any
@@ -68,9 +70,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", default=["right", "fast"], metavar="right | fast")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--samples", type=int, help="of each data set, at most; default: all")
-    parser.add_argument("--results", type=Path, help=f"default: {RESULTS.name} of all samples")
+    parser.add_argument("--device", default="cuda", help="device of torch")
+    parser.add_argument(
+        "--samples", type=int, help="largest number of samples of a data set; default: all"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help=f"CSV file to write; default: {RESULTS.name} without --samples, none with it",
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     device = torch.device(options.device)
@@ -86,27 +94,29 @@ def main() -> None:
 
 
 def right(device: torch.device, n: int) -> None:
-    """Run the checks, and exit at the first that fails."""
+    """Check reproducibility, and agreement with the CPU; exit at the first check that fails."""
     X, y = groups(n, 60)
     for placement in get_args(Placement):
         make = partial(CentroidEncoder, placement=placement, random_state=0, max_epochs=5)
         for kind, data in (("dense", X), ("CSR", sparse.csr_array(X))):
             model = make(device=str(device)).fit(data, y)
-            there, name = model.transform(data), f"{placement}, {kind}"
-            here = CentroidEncoder.from_state(*model.to_state(), device="cpu").transform(data)
-            apart = np.abs(there - here).max() / here.std()
-            check(f"{name}: the map on the CPU embeds alike, to {apart:.1e}", apart < TOLERANCE)
+            embedding, name = model.transform(data), f"{placement}, {kind}"
+            on_cpu = CentroidEncoder.from_state(*model.to_state(), device="cpu").transform(data)
+            apart = np.abs(embedding - on_cpu).max() / on_cpu.std()
+            check(
+                f"{name}: the map has the same embedding on the CPU: {apart:.1e}", apart < TOLERANCE
+            )
             again = make(device=str(device)).fit(data, y).transform(data)
-            check(f"{name}: the same seed, the same bits", np.array_equal(again, there))
-            on_cpu = make(device="cpu").fit(data, y).score(data, y)
-            gap = abs(model.score(data, y) - on_cpu)
-            check(f"{name}: trained on the CPU it is as accurate, to {gap:.3f}", gap < 0.02)
+            check(f"{name}: the same seed gives the same bits", np.array_equal(again, embedding))
+            score = make(device="cpu").fit(data, y).score(data, y)
+            gap = abs(model.score(data, y) - score)
+            check(f"{name}: a training on the CPU is as accurate: {gap:.3f}", gap < 0.02)
     if device.type == "cuda":
         out_of_memory()
 
 
 def out_of_memory() -> None:
-    """Train with batches that are too large for a limit on memory."""
+    """Check that batches that are too large for the memory give an error that names the option."""
     X, y = groups(60_000, 2000)
     for placement in get_args(Placement):
         model = CentroidEncoder(
@@ -118,12 +128,12 @@ def out_of_memory() -> None:
                 model.fit(X, y)
             except InputError as error:
                 found = str(error)
-        check(f"{placement}: large batches in 1200 MB: {found}", "batch_size" in found)
+        check(f"{placement}: too large batches in 1200 MB raise: {found}", "batch_size" in found)
 
 
 @contextmanager
 def at_most(n_mb: int) -> Iterator[None]:
-    """Limit the memory of the device for this process to so many MB."""
+    """Limit the memory of this process on the device to some MB within a block."""
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(n_mb * 1e6 / total)
@@ -135,14 +145,14 @@ def at_most(n_mb: int) -> Iterator[None]:
 
 
 def check(what: str, holds: bool) -> None:
-    """Print what was checked; exit if it does not hold."""
+    """Print the text of a check and whether it holds; exit with status 1 if it does not."""
     print(f"{'ok' if holds else 'NO'}  {what}", flush=True)
     if not holds:
         raise SystemExit(1)
 
 
 def groups(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """Draw samples of ten overlapping groups; half of the values are 0."""
+    """Draw n samples of ten overlapping groups with d features; half of the values are 0."""
     rng = np.random.default_rng(0)
     y = np.arange(n) % 10
     X = rng.normal(size=(10, d), scale=3 / np.sqrt(d))[y]
@@ -153,15 +163,16 @@ def groups(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
 # --- Speed ----------------------------------------------------------------------------------------
 
 Step = Callable[[Tensor], Tensor]
+"""A training step: from the rows of a batch to its loss."""
 
 
 def one_by_one(step: Step, noise: torch.Generator) -> Step:
-    """Return a step that launches its operations one by one."""
+    """Return the step itself, which launches its operations one by one."""
     return step
 
 
 def in_bfloat16(step: Step, noise: torch.Generator) -> Step:
-    """Return a captured step whose products are in bfloat16."""
+    """Return a step that is captured as a CUDA graph, with matrix products in bfloat16."""
 
     def half(rows: Tensor) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
@@ -172,7 +183,7 @@ def in_bfloat16(step: Step, noise: torch.Generator) -> Step:
 
 @contextmanager
 def compiled() -> Iterator[None]:
-    """Compile the forward pass of the steps, and with it the backward pass."""
+    """Compile the forward and the backward pass of the steps within a block."""
     with (
         mock.patch.object(train, "captured", one_by_one),
         mock.patch.object(Network, "encode", torch.compile(Network.encode)),
@@ -184,7 +195,7 @@ def compiled() -> Iterator[None]:
 
 @contextmanager
 def tf32() -> Iterator[None]:
-    """Compute matrix products of float32 with ten bits after the point."""
+    """Compute float32 matrix products in TF32, with ten bits of mantissa, within a block."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
@@ -200,18 +211,18 @@ WAYS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("TF32", "captured", tf32),
     ("bfloat16", "captured", lambda: mock.patch.object(train, "captured", in_bfloat16)),
 )
-"""Precision of the products, how steps are launched, and a context manager for both."""
+"""Precision of the products, way to launch the steps, and a context manager that sets both."""
 
 
 def fast(device: torch.device, n: int | None, results: Path | None) -> None:
-    """Time trainings in each way that is possible on the device."""
+    """Time trainings in each of the `WAYS` that the device supports; write the results."""
     ways = WAYS if device.type == "cuda" else WAYS[:1]
     lines = []
     for data in data_sets(n):
         for placement in get_args(Placement):
             for precision, steps, way in ways:
                 if data.name == CELLS and steps == "compiled":
-                    # It takes minutes here, and is the slowest on the images.
+                    # Compiled steps take minutes on the cells and are the slowest on the images.
                     continue
                 with way():
                     line = measured(data, placement, device)
@@ -221,8 +232,8 @@ def fast(device: torch.device, n: int | None, results: Path | None) -> None:
                 )
                 print(
                     f"{data.name}, {placement}, {precision}, {steps}: "
-                    f"{line['epoch_seconds']} s an epoch, {line['training_seconds']} s in all, "
-                    f"{100 * line['share_of_peak']:.1f} % of the peak, error {line['error']}",
+                    f"{line['epoch_seconds']} s per epoch, {line['training_seconds']} s in total, "
+                    f"{100 * line['share_of_peak']:.1f} % of the peak rate, error {line['error']}",
                     flush=True,
                 )
                 lines.append(line)
@@ -234,7 +245,7 @@ def fast(device: torch.device, n: int | None, results: Path | None) -> None:
 
 
 def data_sets(n: int | None) -> Iterator[Data]:
-    """Yield images, where they are available, and a million cells drawn at random."""
+    """Yield the images that are available, and a million random cells; at most n of each."""
     for name, load in (("MNIST", datasets.mnist), ("USPS", datasets.usps)):
         try:
             found: Any = load()
@@ -263,7 +274,7 @@ def data_sets(n: int | None) -> Iterator[Data]:
 
 
 def measured(data: Data, placement: Placement, device: torch.device) -> dict[str, Any]:
-    """Time one training; of cells drawn at random, four epochs."""
+    """Time one training, which has four epochs if the cells are random."""
     few: dict[str, Any] = {} if data.X_test is not None else {"max_epochs": 4}
     model = CentroidEncoder(placement=placement, random_state=0, device=str(device), **few)
     times: list[float] = []
@@ -294,11 +305,12 @@ def measured(data: Data, placement: Placement, device: torch.device) -> dict[str
 
 
 def n_flop(model: CentroidEncoder, n: int) -> float:
-    """Number of operations of the products of an epoch.
+    """Return the number of operations in the matrix products of an epoch.
 
-    Each weight takes a product in the forward pass and two in the backward pass, those of the first
-    layer one. Each of several networks is trained on all samples but those of its own fold. A
-    product with the covariance adds noise to principal axes.
+    Each sample needs one product with each weight matrix in the forward pass, and two in the
+    backward pass, or one for the first layer. Each of several networks is trained on all samples
+    except those of its own fold. If the inputs are principal axes, one more product computes the
+    noise on them.
     """
     fitted = model.fitted_map
     network = fitted.network
@@ -310,7 +322,10 @@ def n_flop(model: CentroidEncoder, n: int) -> float:
 
 
 def product_rate(device: torch.device, precision: str) -> float:
-    """Return the rate of products of 4096 × 4096 matrices, the median of ten."""
+    """Return the operations per second in products of square matrices, the median of ten.
+
+    The matrices are 4096 × 4096 on a GPU and 512 × 512 on a CPU.
+    """
     size = 4096 if device.type == "cuda" else 512
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -332,7 +347,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of a device."""
+    """Return the name of a GPU, or of the processor."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
 
 

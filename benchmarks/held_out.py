@@ -1,11 +1,11 @@
-"""Held-out errors of `CentroidEncoder` under the paper's protocols.
+"""Held-out errors of `CentroidEncoder` under the paper's protocols, and on two sets of cells.
 
     python -m benchmarks.held_out usps mnist --seeds 3
     python -m benchmarks.held_out letter phoneme --recipe paper
     python -m benchmarks.held_out pbmc3k --seeds 5
 
-Prints mean and standard deviation of the k-NN (k = 5), decoder and Voronoi error in two dimensions,
-in percent, and the seconds of the fit. Without `--recipe`, the default estimator is used.
+Prints the mean and standard deviation of the 5-NN, decoder and Voronoi error in two dimensions, in
+percent, and the mean seconds of a fit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ CELLS = {
     "pbmc3k": ("pbmc3k/pbmc3k_annotated.h5ad", "classified"),
     "vectra": ("vectra_6plex/cells.h5ad", "phenotype"),
 }
-"""File and label column for `tl.centroid_encoder`, with its own held-out cells."""
+"""File and label column of the sets of cells. `tl.centroid_encoder` holds cells out itself."""
 
 
 def evaluate_cells(
     name: str, seed: int, model: CentroidEncoder
 ) -> tuple[float, float, float, float]:
-    """Train on cells; return k-NN, decoder and Voronoi error, and the seconds."""
+    """Train on cells; return the 5-NN, decoder and Voronoi error, and the seconds of the call."""
     path, label_key = CELLS[name]
     adata = datasets.read_h5ad(path)
     start = time.perf_counter()
@@ -44,16 +44,16 @@ def evaluate_cells(
 
 
 def evaluate(model: CentroidEncoder, split: Split) -> tuple[float, float, float, float]:
-    """Fit on the training part; return the three errors on the test part, and the seconds."""
+    """Fit to the training part; return the three errors on the test part, and the seconds."""
     X, y, X_test, y_test = split
     start = time.perf_counter()
     classes, codes = np.unique(y, return_inverse=True)
     fit = model.fit_codes(X, codes, classes)
     seconds = time.perf_counter() - start
     embedding = model.transform(X_test)
-    own = np.searchsorted(model.classes_, y_test)
+    truth = np.searchsorted(model.classes_, y_test)
     knn, decoder, voronoi = (
-        float(np.mean(found != own))
+        float(np.mean(found != truth))
         for found in (
             knn_predict(fit.embed(), codes, embedding),
             model.decoder_distances(embedding).argmin(axis=1),
@@ -64,12 +64,23 @@ def evaluate(model: CentroidEncoder, split: Split) -> tuple[float, float, float,
 
 
 def main() -> None:
-    """Run the experiments named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    """Run the experiments that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, *CELLS])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--recipe", choices=["default", "bottleneck", "paper"], default="default")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="number of splits, or of draws of ten folds"
+    )
+    parser.add_argument(
+        "--recipe",
+        choices=["default", "bottleneck", "paper"],
+        default="default",
+        help="settings of the estimator; the paper has no recipe for cells",
+    )
     arguments = parser.parse_args()
+    if arguments.recipe == "paper" and set(arguments.experiments) & set(CELLS):
+        parser.error(f"the paper has no recipe for {' and '.join(CELLS)}")
     params = BOTTLENECK if arguments.recipe == "bottleneck" else {}
     for name in arguments.experiments:
         if name in CELLS:
@@ -77,7 +88,7 @@ def main() -> None:
             rows = [evaluate_cells(name, seed, model) for seed in range(arguments.seeds)]
         else:
             rows = []
-            # A seed is a draw of samples and all its folds.
+            # In experiment 2, each seed draws samples and all their folds are run.
             n_folds = N_FOLDS if name in ("letter", "landsat", "phoneme") else 1
             splits = EXPERIMENTS[name].splits(arguments.seeds * n_folds)
             for seed, split in enumerate(splits):
@@ -93,7 +104,7 @@ def main() -> None:
         ]
         print(
             f"{name}, {arguments.recipe} recipe, {len(rows)} fits: {', '.join(cells)}; "
-            f"{mean[3]:.1f} s a fit",
+            f"{mean[3]:.1f} s per fit",
             flush=True,
         )
 

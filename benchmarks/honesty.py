@@ -1,15 +1,15 @@
 """Reliability of confidence, novelty, cross-validation and permutation tests.
 
-    python -m benchmarks.honesty transfer       # cells of one technology through the map of others
-    python -m benchmarks.honesty novelty        # each class of pbmc3k left out in turn
-    python -m benchmarks.honesty calibration    # before and after, on held-out cells
-    python -m benchmarks.honesty permutation    # how often shuffled labels are found significant
-    python -m benchmarks.honesty mislabels      # made in pbmc3k, and found out of fold
-    python -m benchmarks.honesty throughput     # a million cells on disk are ingested
-    python -m benchmarks.honesty noise          # placement="voronoi" of noise
-    python -m benchmarks.honesty donors         # random donors of unequal sizes
+    python -m benchmarks.honesty transfer       # ingest cells of a technology that did not train
+    python -m benchmarks.honesty novelty        # AUROC of each class of pbmc3k, when it is unknown
+    python -m benchmarks.honesty calibration    # calibration errors of held-out cells
+    python -m benchmarks.honesty permutation    # how often shuffled labels are significant
+    python -m benchmarks.honesty mislabels      # recall and precision for labels that were changed
+    python -m benchmarks.honesty throughput     # time and memory to ingest a million cells on disk
+    python -m benchmarks.honesty noise          # errors with placement="voronoi" on random data
+    python -m benchmarks.honesty donors         # errors with random donors of unequal sizes
 
-Several may be named at once. All parts but `throughput` and `noise` need the data folder.
+A command may name several parts. All parts except `throughput` and `noise` need the data folder.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestN
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from benchmarks.cell_sets import pbmc68k
 from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import peak_memory, run_named
 from centroid_encoder.core.splits import stratified_holdout
@@ -45,7 +46,11 @@ N_SEEDS = 5
 
 
 def transfer() -> None:
-    """Two technologies' cells train, the third's are ingested; then all three in turn."""
+    """Print the accuracy on cells of a technology that did not train.
+
+    A map of two technologies of pbmc_3tech ingests the cells of the third, and is compared with
+    5-NN in PCA. Then a cross-validation holds out each of the three technologies in turn.
+    """
     adata = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")
     new = (adata.obs["donor"] == "5p").to_numpy()
     known, query = adata[~new].copy(), adata[new].copy()
@@ -56,7 +61,10 @@ def transfer() -> None:
         ce.tl.ingest(query, known, progress=False)
         found = query.obs["ce_label"].astype(str)
         rows.append((accuracy_score(truth, found), balanced_accuracy_score(truth, found)))
-    print(f"3' to 5', {len(query)} cells: accuracy {spread(*np.transpose(rows)[:1])}", end="")
+    print(
+        f"map of 3' cells, {len(query)} 5' cells: accuracy {spread(*np.transpose(rows)[:1])}",
+        end="",
+    )
     print(f", balanced {spread(*np.transpose(rows)[1:])}")
     pca = PCA(30, random_state=0).fit(dense(known.X))
     knn = KNeighborsClassifier(5).fit(
@@ -68,11 +76,15 @@ def transfer() -> None:
         f"balanced {balanced_accuracy_score(truth, found):.3f}"
     )
     ce.tl.cross_validate(adata, "cell_type", group_key="donor", progress=False)
-    print("the technologies in turn:", errors(adata))
+    print("each technology held out in turn:", errors(adata))
 
 
 def novelty() -> None:
-    """AUROC of each class that was left out against known cells that were held out."""
+    """Print the AUROC of novelty for each class of pbmc3k, with the class left out of training.
+
+    It compares the cells of that class with held-out cells of the other classes. Simpler scores
+    are compared with novelty.
+    """
     adata = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
     y = adata.obs["classified"].astype(str).to_numpy()
     table = {}
@@ -88,7 +100,7 @@ def novelty() -> None:
         truth = y[tested] == unknown
         table[unknown] = {name: roc_auc_score(truth, score) for name, score in scores.items()}
         exceeding = (scores["novelty"][~truth] > 0.95).mean()
-        print(f"{unknown}: {100 * exceeding:.1f} % of the known above 0.95", flush=True)
+        print(f"{unknown}: {100 * exceeding:.1f} % of the known cells above 0.95", flush=True)
     frame = pd.DataFrame(table).T
     print(pd.concat([frame, frame.mean().to_frame("mean").T]).round(3).to_string())
 
@@ -96,12 +108,12 @@ def novelty() -> None:
 def simple_scores(
     model: ce.CentroidEncoder, adata: AnnData, train: NDArray[np.intp], tested: NDArray[np.intp]
 ) -> Iterator[tuple[str, NDArray[np.floating]]]:
-    """Yield simpler scores of novelty."""
+    """Yield the names and values of simpler scores for the rows in ``tested``."""
     yield "1 - probability", 1 - model.predict_proba(adata.X[tested]).max(axis=1)
     near = NearestNeighbors(n_neighbors=5).fit(model.transform(adata.X[train]))
     yield "5-NN in the map", near.kneighbors(model.transform(adata.X[tested]))[0].mean(axis=1)
     X = dense(adata.X[train])
-    # The 2,000 most variable genes, as is usual.
+    # The 2,000 most variable genes, as is usual for cells.
     genes = np.argsort(-X.var(axis=0))[:2000]
     mean, deviation = X[:, genes].mean(axis=0), X[:, genes].std(axis=0)
     z, z_tested = (
@@ -118,7 +130,10 @@ def simple_scores(
 
 
 def calibration() -> None:
-    """Expected calibration error of held-out cells over seeds; USPS as in the paper's split."""
+    """Print the expected calibration error of held-out cells without and with calibration.
+
+    USPS has as many held-out samples as in the paper, 3,000 of 11,000.
+    """
     cells = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
     table = datasets.read_h5ad("vectra_6plex/cells.h5ad")
     X, y = datasets.usps()
@@ -145,24 +160,26 @@ def calibration() -> None:
             rows.append((quality["uncalibrated_error"], quality["calibration_error"]))
         before, after = np.transpose(rows)
         print(
-            f"{name}, {quality['n']} held-out cells: expected calibration error before "
-            f"{spread(before)}, after {spread(after)}",
+            f"{name}, {quality['n']} held-out cells: expected calibration error without "
+            f"calibration {spread(before)}, with it {spread(after)}",
             flush=True,
         )
     ce.tl.cross_validate(cells, "classified", progress=False)
     quality = cells.uns["ce_cv"]["quality"]
     print(
-        f"pbmc3k, out of fold, {quality['n']} cells: before {quality['uncalibrated_error']:.3f}, "
-        f"after {quality['calibration_error']:.3f}"
+        f"pbmc3k, out of fold, {quality['n']} cells: without {quality['uncalibrated_error']:.3f}, "
+        f"with calibration {quality['calibration_error']:.3f}"
     )
 
 
-def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
-    """Count the shuffled labelings with p < 0.05; one in twenty is expected."""
-    pbmc = ad.AnnData(*_pbmc())
+def permutation() -> None:
+    """Print how many of 100 shuffled labelings have p < 0.05; 5 are expected."""
+    n_repetitions, n_permutations = 100, 39
+    pbmc = pbmc68k()
+    some = np.random.default_rng(0).permutation(pbmc.n_obs)[:300]
     iris = load_iris()
     X, y = datasets.sonar()
-    # Small and quick: the level of the test does not depend on the network.
+    # A small network is quick, and the level of the test does not depend on the network.
     model = ce.CentroidEncoder(**BOTTLENECK, hidden=(16,), max_epochs=5)
     kwargs: dict[str, Any] = {
         "n_folds": 2,
@@ -173,7 +190,10 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
     for name, adata in (
         ("sonar", table_of(X, y)),
         ("iris", table_of(iris.data, iris.target_names[iris.target])),
-        ("300 cells of pbmc68k_reduced", pbmc[:300].copy()),
+        (
+            "300 cells of pbmc68k_reduced",
+            table_of(pbmc.X[some], pbmc.obs["bulk_labels"].to_numpy()[some]),
+        ),
     ):
         ce.tl.cross_validate(adata, "class", **kwargs)
         real = adata.uns["ce_cv"]["permutation"]["p_value"]
@@ -194,7 +214,7 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
 
 
 def mislabels() -> None:
-    """Flip the labels of one cell in twenty, and count those that are found."""
+    """Change the labels of 5 % of the cells of pbmc3k, and count those that `mislabeled` lists."""
     adata = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
     labels = adata.obs["classified"].astype(str).to_numpy()
     classes = np.unique(labels)
@@ -210,15 +230,16 @@ def mislabels() -> None:
         hits = (found & flipped).sum()
         top = adata.obs_names.get_indexer(ce.tl.mislabeled(adata).index[: flipped.sum()])
         print(
-            f"seed {seed}: {flipped.sum()} flipped, {found.sum()} listed, recall "
-            f"{hits / flipped.sum():.3f}, precision {hits / found.sum():.3f}; of the first "
-            f"{flipped.sum()} in the list {flipped[top].mean():.3f} are flipped",
+            f"seed {seed}: {flipped.sum()} labels changed, {found.sum()} cells listed, recall "
+            f"{hits / flipped.sum():.3f}, precision {hits / found.sum():.3f}; precision of the "
+            f"first {flipped.sum()} in the list {flipped[top].mean():.3f}",
             flush=True,
         )
 
 
-def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
-    """Ingest random sparse cells on disk by a map with a bottleneck."""
+def throughput() -> None:
+    """Print time and memory to ingest a million sparse cells on disk, with a bottleneck map."""
+    n, d = 1_000_000, 2_000
     rng = np.random.default_rng(0)
     known = random_cells(2000, d)
     known.obs["class"] = pd.Categorical(rng.integers(10, size=2000).astype(str))
@@ -226,7 +247,7 @@ def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
     ce.tl.centroid_encoder(known, "class", model=model, progress=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cells.h5ad"
-        # In another process, because the memory is counted by its peak.
+        # Another process writes the file, so that this does not raise the peak of memory here.
         code = f"from benchmarks.honesty import write_cells; write_cells({str(path)!r}, {n}, {d})"
         subprocess.run([sys.executable, "-c", code], check=True)
         size = path.stat().st_size
@@ -236,35 +257,26 @@ def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
         seconds = time.perf_counter() - started
         print(
             f"{cells.n_obs:,} cells of {d:,} genes, {size / 1e9:.1f} GB on disk: {seconds:.0f} s, "
-            f"{cells.n_obs / seconds:,.0f} cells a second, peak of memory {peak_memory():.2f} GB"
+            f"{cells.n_obs / seconds:,.0f} cells per second, peak of memory {peak_memory():.2f} GB"
         )
 
 
 def write_cells(path: str, n: int, d: int) -> None:
-    """Write random sparse cells."""
+    """Write n random sparse cells of d genes to a `.h5ad` file; 20,000 cells are repeated."""
     cells = random_cells(20_000, d)
     X = sparse.vstack([cells.X] * (n // 20_000), format="csr")
     AnnData(X, var=cells.var).write_h5ad(path)
 
 
 def random_cells(n: int, d: int) -> AnnData:
-    """Return sparse cells; one value in twenty is not zero."""
+    """Return n random cells of d genes in CSR format; 5 % of the values are not zero."""
     rng = np.random.default_rng(0)
     X = sparse.random(n, d, density=0.05, format="csr", dtype=np.float32, rng=rng)
     return AnnData(X, var=pd.DataFrame(index=[f"gene{i}" for i in range(d)]))
 
 
-def _pbmc() -> tuple[NDArray[np.float32], pd.DataFrame]:
-    import scanpy as sc
-
-    adata = sc.datasets.pbmc68k_reduced()
-    order = np.random.default_rng(0).permutation(adata.n_obs)
-    frame = pd.DataFrame({"class": adata.obs["bulk_labels"].astype(str)})
-    return adata.X[order], frame.iloc[order]
-
-
 def table_of(X: NDArray[Any], y: NDArray[np.generic]) -> AnnData:
-    """Return an AnnData of a table."""
+    """Return an AnnData of features and classes, which are in ``obs["class"]``."""
     names = [f"row{i}" for i in range(len(y))]
     return AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}, index=names))
 
@@ -285,7 +297,7 @@ def errors(adata: AnnData) -> str:
 
 
 def noise() -> None:
-    """Voronoi errors of training and held-out cells that are noise, of three classes."""
+    """Print Voronoi errors of training and held-out cells for random data with three classes."""
     for n, d in ((300, 60), (300, 3000), (1000, 200), (1000, 3000)):
         rows = []
         for seed in range(N_SEEDS):
@@ -307,10 +319,12 @@ def noise() -> None:
 
 
 def donors() -> None:
-    """Errors with random donors of unequal sizes: of new cells, and of the small donors' cells.
+    """Print errors when cells are divided into random donors of unequal sizes.
 
-    Two thirds of each data set are trained on and the others are new. In the cross-validation each
-    donor is held out in turn; without groups, each small donor is new to a map of all other cells.
+    First, two thirds of each data set train, with the donors as groups, and the errors are those of
+    the other third. Then a cross-validation holds out each of three donors in turn, and the errors
+    are those of the two small donors. For comparison, a map without groups is trained on the cells
+    of all other donors for each small donor.
     """
     X, y = load_digits(return_X_y=True)
     digits = AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}))
@@ -327,6 +341,7 @@ def donors() -> None:
             by_fit, by_tl = [], []
             for seed in range(N_SEEDS):
                 rng = np.random.default_rng(seed)
+                options: dict[str, Any] = {"random_state": seed, "progress": False}
                 new = rng.random(adata.n_obs) < 1 / 3
                 known, query = adata[~new].copy(), adata[new].copy()
                 group_key, groups = None, None
@@ -339,19 +354,17 @@ def donors() -> None:
                     model = ce.CentroidEncoder(random_state=seed)
                     model.fit(known.X, y[~new], groups=groups)
                     ce.tl.centroid_encoder(
-                        known,
-                        label_key,
-                        group_key=group_key,
-                        test_size=0,
-                        random_state=seed,
-                        progress=False,
+                        known, label_key, group_key=group_key, test_size=0, **options
                     )
                 ce.tl.ingest(query, known, progress=False)
                 by_fit.append(np.mean(model.predict(query.X) != y[new]))
                 by_tl.append(np.mean(query.obs["ce_label"].astype(str) != y[new]))
-            named = "no groups" if shares is None else " / ".join(f"{share:g}" for share in shares)
+            named = (
+                "(no groups)" if shares is None else " / ".join(f"{share:g}" for share in shares)
+            )
             print(
-                f"{name}, {named}: fit {spread(np.array(by_fit))}, tl {spread(np.array(by_tl))}",
+                f"{name}, shares of donors {named}: error of CentroidEncoder "
+                f"{spread(np.array(by_fit))}, of tl.centroid_encoder {spread(np.array(by_tl))}",
                 flush=True,
             )
         grouped, alone = [], []
@@ -359,14 +372,8 @@ def donors() -> None:
             rng = np.random.default_rng(seed)
             donor = rng.choice(3, size=adata.n_obs, p=(0.9, 0.05, 0.05))
             adata.obs["random donor"] = donor.astype(str)
-            ce.tl.cross_validate(
-                adata,
-                label_key,
-                group_key="random donor",
-                n_folds=3,
-                random_state=seed,
-                progress=False,
-            )
+            options = {"random_state": seed, "progress": False}
+            ce.tl.cross_validate(adata, label_key, group_key="random donor", n_folds=3, **options)
             wrong = (adata.obs["ce_cv_label"].astype(str) != y).to_numpy()
             grouped.append(np.mean(wrong[donor > 0]))
             found = []
@@ -376,14 +383,14 @@ def donors() -> None:
                 found.append(model.predict(adata.X[out]) != y[out])
             alone.append(np.mean(np.concatenate(found)))
         print(
-            f"{name}, cross-validation 0.9 / 0.05 / 0.05, cells of the small donors: "
-            f"{spread(np.array(grouped))}, without groups {spread(np.array(alone))}",
+            f"{name}, error on small donors of 0.9 / 0.05 / 0.05: cross-validation "
+            f"{spread(np.array(grouped))}, map without groups {spread(np.array(alone))}",
             flush=True,
         )
 
 
 def spread(values: NDArray[np.floating]) -> str:
-    """Mean and standard deviation."""
+    """Return mean and standard deviation as text."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
 
 

@@ -1,22 +1,28 @@
-"""How many labels a map needs: those of suggested cells against those of others.
+"""Error of a map by the number of labelled cells, for four ways to choose the cells to label.
 
     python -m benchmarks.labels                     # five data sets, ten splits
     python -m benchmarks.labels pbmc3k --splits 2
-    python -m benchmarks.labels --wrong 0.1         # a tenth of the answers is wrong
+    python -m benchmarks.labels --wrong 0.1         # a tenth of the labels is wrong
 
-A random 70 % of the cells are the pool and 30 % the test cells. The true labels answer. The first
-batch has 20 cells, and the numbers of labels after each batch are those of `BUDGETS`; after each
-batch a map is trained, from which the next batch is chosen:
+The benchmark simulates an annotator on data whose true labels are known. In each split, a random
+70 % of the cells are the pool and the other 30 % are the test cells. All methods get the same pool,
+test cells and features: the 2,000 features with the largest variance in the pool, or all if there
+are fewer. A run starts without labels. In each round, the method chooses cells of the pool, these
+cells get their true labels, a map is trained on all labelled cells, and the map classifies the test
+cells. After the rounds there are 20, 50, 100, 175, 250, 375 and 500 labels. With `--wrong`, a share
+of the cells gets the label of another class instead. The methods choose:
 
-- suggested: by `ce.tl.suggest`;
-- random: at random;
-- margin: the least difference of the two largest probabilities; the first batch is random;
-- TypiClust: typical cells of parts without a label, whatever the number of labels.
+- suggested: the cells that `ce.tl.suggest` returns;
+- random: cells at random;
+- margin: the cells with the smallest difference between the two largest class probabilities; cells
+  at random in the first round, when there is no map;
+- TypiClust: typical cells of the clusters with the fewest labels, in all rounds.
 
-Cells of the same name in all methods: at most 2,000 features of largest variance in the pool.
-Prints the errors of the test cells, also with the same weight for each class, and how many
-suggested labels reach the error of 1,000 random ones. Runs are added to a CSV file, from which
-`python -m benchmarks.render` makes a table of docs/labelling.md. Needs the data folder.
+A run with 1,000 cells chosen at random is the reference. The program prints the error of the test
+cells after each round, and adds it to a CSV file together with the balanced error, the mean of the
+errors of the classes. Runs that the file has already are not repeated. From the file,
+`python -m benchmarks.render` makes the tables of docs/labelling.md, which also give the number of
+labels with which each method reaches the error of the reference. Needs the data folder.
 """
 
 from __future__ import annotations
@@ -44,22 +50,25 @@ from centroid_encoder.core import suggestion
 
 SETS = ("vectra_6plex", "scimap_example", "pbmc3k", "paul15", "letter")
 N_CELLS = 6_000
-"""Cells of a data set, at most."""
-LEAST = 10
-"""Cells of a class; smaller classes are left out."""
+"""Largest number of cells that are used of a data set."""
+MIN_CLASS_SIZE = 10
+"""Smallest number of cells of a class; smaller classes are left out."""
 BUDGETS = (20, 50, 100, 175, 250, 375, 500)
+"""Total numbers of labels after each round."""
 REFERENCE = 1_000
+"""Number of labels of the reference, whose cells are chosen at random."""
 METHODS = ("suggested", "random", "margin", "TypiClust")
 RESULTS = Path(__file__).parent / "results" / "labels.csv"
 KEYS = ("set", "method", "wrong", "split")
+"""Columns that identify a run."""
 
 
 def split(name: str, seed: int) -> tuple[AnnData, AnnData]:
-    """Return the pool and the test cells, with the true classes in ``obs["truth"]``."""
+    """Return the pool and the test cells of a split, with the true classes in ``obs["truth"]``."""
     X, y = datasets.letter() if name == "letter" else load(name)[:2]
     y = np.asarray(y).astype(str)
     names, counts = np.unique(y, return_counts=True)
-    rows = np.flatnonzero(np.isin(y, names[counts >= LEAST]))
+    rows = np.flatnonzero(np.isin(y, names[counts >= MIN_CLASS_SIZE]))
     rows = np.random.default_rng(0).permutation(rows)[:N_CELLS]
     pool, test = train_test_split(rows, test_size=0.3, random_state=seed, stratify=y[rows])
     kept = np.sort(np.argsort(-X[pool].var(axis=0))[:N_FEATURES])
@@ -73,7 +82,11 @@ def split(name: str, seed: int) -> tuple[AnnData, AnnData]:
 
 
 def chosen(pool: AnnData, n: int, method: str, seed: int) -> NDArray[np.intp]:
-    """Return the rows of the next cells to label, by the map in ``uns["ce"]`` if there is one."""
+    """Return the rows in the pool of the next n cells to label.
+
+    ``obs["given"]`` holds the labels so far. The methods "suggested" and "margin" use the map in
+    ``uns["ce"]``, if there is one. Any method without a rule here chooses at random.
+    """
     free = np.flatnonzero(pool.obs["given"].isna())
     trained = "ce" in pool.uns
     if method == "suggested":
@@ -90,7 +103,10 @@ def chosen(pool: AnnData, n: int, method: str, seed: int) -> NDArray[np.intp]:
 
 
 def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str, object]]:
-    """Label batch after batch, and yield the errors after each."""
+    """Label cells in rounds, and yield the errors on the test cells after each round.
+
+    ``wrong`` is the share of the pool whose cells get the label of another class, at random.
+    """
     pool, test = split(name, seed)
     rng = np.random.default_rng(seed)
     classes = np.unique(pool.obs["truth"])
@@ -120,9 +136,10 @@ def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str
 
 
 def needed(errors: pd.Series, goal: float) -> float:
-    """Return the number of labels at which errors, by number of labels, reach a goal; or NaN.
+    """Return the number of labels with which the error reaches a goal, or NaN if it does not.
 
-    Between two numbers of labels, the error is taken to be linear.
+    The index of ``errors`` holds the numbers of labels. Between two of them, the error is
+    interpolated linearly.
     """
     n, values = errors.index.to_numpy(float), errors.to_numpy()
     if (values > goal).all():
@@ -135,16 +152,17 @@ def needed(errors: pd.Series, goal: float) -> float:
 
 
 def main() -> None:
-    """Run what is not in the file, and print the mean errors."""
+    """Run what the file does not have yet, and print the errors of each run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    # An empty list of choices is all of them.
-    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
+    )
     parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
-    parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong answers")
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong labels")
+    parser.add_argument("--splits", type=int, default=10, help="number of splits")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)

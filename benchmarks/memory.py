@@ -1,12 +1,13 @@
-"""Peaks of memory: cells of 20,000 genes, with 5 % of the values other than 0.
+"""Largest memory of trainings and of ingesting, for random cells of 20,000 genes.
 
-    python -m benchmarks.memory backed                   # a default call on a file of 8 GB
-    python -m benchmarks.memory backed --cells 100000    # on a tenth of it
-    python -m benchmarks.memory loaded --cells 100000    # on the same cells in memory
-    python -m benchmarks.memory ingest                   # the cells of the file are ingested
+    python -m benchmarks.memory backed                   # train on a file of 8 GB, a million cells
+    python -m benchmarks.memory backed --cells 100000    # train on a file of a tenth of the cells
+    python -m benchmarks.memory loaded --cells 100000    # train on the same cells in memory
+    python -m benchmarks.memory ingest                   # ingest the cells of the file
 
-Several may be named at once; each is measured in a process of its own. The file is written to
-`build/` once. A training is the default one, but of one epoch.
+A command may name several parts; each is measured in a process of its own. 5 % of the values of the
+cells are not 0. The file is written to `build/memory` once. Trainings have default settings, except
+that they have one epoch.
 """
 
 from __future__ import annotations
@@ -32,44 +33,44 @@ from benchmarks.parts import peak_memory
 
 FOLDER = Path(__file__).parents[1] / "build" / "memory"
 N_CLASSES, N_GENES, STEP = 10, 20_000, 20
-"""Each cell has a value in one of `STEP` neighbouring genes: 5 %."""
+"""Each cell has one value other than 0 in every `STEP` neighbouring genes."""
 N_AT_ONCE = 10_000
+"""Cells that are generated and written at a time, and cells that train the map for `ingest`."""
 N_EPOCHS = 1
 TIMES, BESIDE = 1.25, 1e9
-"""Memory that is allowed: `TIMES` the bytes of the data, and `BESIDE` bytes."""
+"""Allowed memory: `TIMES` the bytes that must be in memory, plus `BESIDE` bytes."""
 
 
 def backed(n: int) -> None:
-    """Train on a file that is read in parts."""
+    """Measure a training on a file of n cells that is read in parts."""
     found = measured("train", file_of(n))
     report(found, "inputs of the networks", found["inputs"])
 
 
 def loaded(n: int) -> None:
-    """Train on a CSR matrix in memory."""
+    """Measure a training on n cells in memory, as a CSR matrix."""
     found = measured("train_loaded", file_of(n))
-    report(found, "the data and the inputs of the networks", found["data"] + found["inputs"])
+    report(found, "data and inputs of the networks", found["data"] + found["inputs"])
 
 
 def ingest(n: int) -> None:
-    """Ingest the cells of a file by a map of others."""
-    report(measured("place", file_of(n)), "nothing", 0)
+    """Measure how the n cells of a file are ingested."""
+    report(measured("place", file_of(n)), "data that must be in memory", 0)
 
 
 def report(found: dict[str, float], what: str, n_bytes: float) -> None:
-    """Print a peak, and the memory that is allowed."""
+    """Print the peak of memory, and the allowed memory for n bytes that must be in memory."""
     most = TIMES * n_bytes + BESIDE
     verdict = "within" if found["peak"] <= most else "above"
     print(
-        f"  {found['seconds']:.0f} s, peak of memory {found['peak'] / 1e9:.2f} GB; "
-        f"{what} {n_bytes / 1e9:.2f} GB: "
-        f"{verdict} {TIMES} × that + 1 GB = {most / 1e9:.2f} GB",
+        f"  {found['seconds']:.0f} s, peak of memory {found['peak'] / 1e9:.2f} GB, {verdict} the "
+        f"allowed {most / 1e9:.2f} GB ({TIMES} × {n_bytes / 1e9:.2f} GB of {what} + 1 GB)",
         flush=True,
     )
 
 
 def measured(what: str, file: Path) -> dict[str, float]:
-    """Call a function of this module with a file in a process of its own; return its results."""
+    """Call a function of this module with a file in a new process; return what it prints."""
     print(f"{what} {file.name}, {file.stat().st_size / 1e9:.1f} GB", flush=True)
     code = f"from benchmarks import memory; memory.{what}(memory.Path({str(file)!r}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
@@ -78,12 +79,12 @@ def measured(what: str, file: Path) -> dict[str, float]:
 
 
 def train(file: Path) -> None:
-    """Train on a file."""
+    """Train on a file that is read in parts, and print the results."""
     _train(ad.read_h5ad(file, backed="r"))
 
 
 def train_loaded(file: Path) -> None:
-    """Read a file and train on it."""
+    """Read a whole file, train on its cells, and print the results."""
     _train(ad.read_h5ad(file))
 
 
@@ -99,7 +100,7 @@ def _train(adata: AnnData) -> None:
 
 
 def place(file: Path) -> None:
-    """Train on some cells of a file, and place all of them."""
+    """Train on the first cells of a file, ingest all of them, and print the results."""
     known = ad.read_h5ad(file, backed="r")[:N_AT_ONCE].to_memory()
     model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
     ce.tl.centroid_encoder(known, "kind", model=model, progress=False)
@@ -109,12 +110,12 @@ def place(file: Path) -> None:
 
 
 def print_results(peak: float, seconds: float, **sizes: int) -> None:
-    """Print a peak in GB, seconds, and sizes in bytes, for `measured`."""
+    """Print the peak of memory (given in GB, printed in bytes), seconds and sizes as JSON."""
     print(json.dumps({"peak": 1e9 * peak, "seconds": seconds, **sizes}))
 
 
 def file_of(n: int) -> Path:
-    """Write a `.h5ad` file of n cells, sorted by class, in parts; if there is none yet."""
+    """Return the `.h5ad` file of n cells, sorted by class; write it if it does not exist."""
     file = FOLDER / f"{n}.h5ad"
     if file.exists():
         return file
@@ -142,7 +143,7 @@ def file_of(n: int) -> Path:
 def drawn(
     codes: NDArray[np.intp], means: NDArray[np.float32], rng: np.random.Generator
 ) -> sparse.csr_matrix:
-    """Draw cells of classes with (M, d) means."""
+    """Draw (n, d) cells of classes ``codes``, whose values have the (M, d) ``means``."""
     n, n_values = len(codes), N_GENES // STEP
     indices = rng.integers(STEP, size=(n, n_values), dtype=np.int32)
     indices += np.arange(0, N_GENES, STEP, dtype=np.int32)
@@ -154,24 +155,24 @@ def drawn(
 
 
 def table_of(codes: NDArray[np.intp]) -> pd.DataFrame:
-    """Return the classes of cells."""
+    """Return a table with the classes of cells in the column ``"kind"``."""
     names = pd.Index([f"kind {j}" for j in range(N_CLASSES)])
     index = pd.Index(np.arange(len(codes)).astype(str))
     return pd.DataFrame({"kind": pd.Categorical.from_codes(codes, names)}, index=index)
 
 
 def gene_names() -> list[str]:
-    """Return names of genes."""
+    """Return the names of the genes."""
     return [f"gene {j}" for j in range(N_GENES)]
 
 
 if __name__ == "__main__":
-    acts = {act.__name__: act for act in (backed, loaded, ingest)}
+    parts = {part.__name__: part for part in (backed, loaded, ingest)}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("acts", nargs="+", choices=acts)
-    parser.add_argument("--cells", type=int, default=1_000_000)
+    parser.add_argument("parts", nargs="+", choices=parts)
+    parser.add_argument("--cells", type=int, default=1_000_000, help="number of cells of the file")
     given = parser.parse_args()
-    for name in given.acts:
-        acts[name](given.cells)
+    for name in given.parts:
+        parts[name](given.cells)

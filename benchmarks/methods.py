@@ -1,7 +1,7 @@
-"""All methods of the tables: the centroid-encoder, its rivals, and the floor in the input space.
+"""All methods of the tables: centroid-encoder, rivals, and classifiers of all features.
 
-A method is a function of training data, class indices, test data and a seed; it returns the
-predicted classes of the test samples for each of its rules.
+A method is a function of an experiment's name, training data, class indices, test data and a seed.
+It returns the predicted classes of the test samples by one or more rules.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict, nearest_center
 
 Decisions = dict[str, NDArray[np.intp]]
-"""Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
+"""(n_test,) predicted class indices by rule: ``"knn"``, ``"voronoi"`` or ``"decoder"``."""
 Run = Callable[[str, NDArray[Any], NDArray[np.intp], NDArray[Any], int], Decisions]
-"""Called with the name of the experiment, training data and classes, test data and a seed."""
+"""Function of experiment, (n, d) training data, (n,) class indices, test data and seed."""
 
 
 ONE_SCALE = ("mnist", "usps", "usps-1000", "cells")
-"""Experiments whose features share a unit: pixels, and principal components of cells."""
+"""Experiments whose features have the same unit: pixels, and principal components of cells."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,23 @@ class Method:
     name: str
     run: Run
     kind: str
-    """Heading of its part of the table."""
+    """Group of the method, such as ``"supervised"``."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Reasons why it is not run, by experiment; there its row has the published number only."""
+    """Experiments that the method is not run on, and the reasons."""
 
 
 def decide(train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]) -> Decisions:
-    """Decide by an embedding: by the five nearest training samples, and by the nearest center."""
+    """Classify embedded test samples by the five nearest training samples and nearest center."""
     centers = np.array([train[codes == c].mean(axis=0) for c in range(codes.max() + 1)])
     return {"knn": knn_predict(train, codes, test), "voronoi": nearest_center(test, centers)}
 
 
 BOTTLENECK: dict[str, Any] = {"placement": "bottleneck", "class_weight": None}
-"""Parameters of the network with a bottleneck, without class weights, an earlier default."""
+"""Parameters of a network with a bottleneck and without class weights, the former default."""
 
 
 def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
-    """Return a run with the default parameters, or with the paper's recipe for the experiment."""
+    """Return a run of the estimator, with the paper's recipe for the experiment if wanted."""
 
     def run(
         experiment: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
@@ -68,8 +68,8 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
         fit = model.fit_codes(X, codes, np.arange(codes.max() + 1))
         test = model.transform(X_test)
         return {
-            # The embedding of training samples is that of the fit: each is placed by a network
-            # that was not trained on it.
+            # `fit.embed` places each training sample by a network that was not trained on it;
+            # `model.transform` would place it as a new sample.
             "knn": knn_predict(fit.embed(), codes, test),
             "voronoi": nearest_center(test, model.centers_),
             "decoder": model.decoder_distances(test).argmin(axis=1),
@@ -81,10 +81,11 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
 def standardized(
     experiment: str, X: NDArray[Any], X_test: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return z-scores of training and test data; of `ONE_SCALE`, by one mean and one deviation.
+    """Return z-scores of training and test data, from the training data.
 
-    Pixels share a unit, and those at the rim hardly vary: UMAP's error on MNIST is 4 % with one
-    deviation, and 6 % with a deviation for each pixel.
+    The experiments in `ONE_SCALE` have one mean and one standard deviation for all features. Pixels
+    at the rim hardly vary: UMAP's error on MNIST is 4 % with one standard deviation, and 6 % with
+    one for each pixel.
     """
     X, X_test = X.astype(np.float64), X_test.astype(np.float64)
     if experiment in ONE_SCALE:
@@ -94,7 +95,7 @@ def standardized(
 
 
 def classical_rival(make: classical.Rival) -> Run:
-    """Return the run of a rival that takes z-scores."""
+    """Return the run of a rival whose inputs are z-scores."""
 
     def run(
         experiment: str,
@@ -111,7 +112,7 @@ def classical_rival(make: classical.Rival) -> Run:
 
 
 def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
-    """Return the run of a rival that trains the project's own network."""
+    """Return the run of a rival that trains the network of this project with its own loss."""
 
     def run(
         _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
@@ -123,7 +124,7 @@ def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
 
 
 def in_full_space(make: Callable[[int], Any]) -> Run:
-    """Return the run of a classifier of z-scores, which makes no embedding."""
+    """Return the run of a classifier of z-scores of all features, without an embedding."""
 
     def run(
         experiment: str,
@@ -139,7 +140,7 @@ def in_full_space(make: Callable[[int], Any]) -> Run:
 
 
 def rbf_svm(seed: int) -> GridSearchCV:
-    """Return an SVM with C and width chosen by cross-validation on the training samples."""
+    """Return an SVM whose C and gamma are chosen by cross-validation on the training samples."""
     del seed
     grid = {"C": [1, 10, 100], "gamma": ["scale", 0.03, 0.1, 0.3]}
     return GridSearchCV(SVC(), grid, cv=3)
@@ -164,7 +165,10 @@ MISSING: dict[str, Mapping[str, str]] = {
         PAIRS,
     ),
 }
-"""Experiments that cost more than they are worth, by method."""
+"""For each method, the experiments that would need too much time or memory, and the reasons.
+
+`benchmarks.render` writes the reasons into docs/benchmarks.md.
+"""
 
 
 NETWORKS: dict[str, type[networks.NetworkRival]] = {

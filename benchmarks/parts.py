@@ -1,4 +1,4 @@
-"""What benchmarks share: a command line of parts, files of results, and peaks of memory."""
+"""Functions for several benchmarks: a command line of parts, a CSV file, the peak of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def run_named(description: str | None, *parts: Callable[[], None]) -> None:
-    """Run the parts that are named on the command line, in its order."""
+    """Run the functions that the command line names, in its order."""
     by_name = {part.__name__: part for part in parts}
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -22,7 +22,7 @@ def run_named(description: str | None, *parts: Callable[[], None]) -> None:
 
 
 def append(path: Path, row: Mapping[str, object]) -> None:
-    """Add a row to a CSV file; all rows have the same columns."""
+    """Add a row to a CSV file, and create the file if needed; all rows have the same columns."""
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, row, lineterminator="\n")
@@ -34,6 +34,6 @@ def append(path: Path, row: Mapping[str, object]) -> None:
 
 
 def peak_memory() -> float:
-    """Largest resident memory of this process so far, in GB."""
+    """Return the largest resident memory of this process so far, in GB."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most * (1 if sys.platform == "darwin" else 1024) / 1e9

@@ -1,38 +1,46 @@
-"""Pictures by four methods, on draws that no table of errors tests, and how natural they are.
+"""Errors of two-dimensional embeddings, and measures of how well they show the inputs.
 
     python -m benchmarks.placement                     # two draws of thirteen data sets
-    python -m benchmarks.placement letter paul15       # of some
+    python -m benchmarks.placement letter paul15       # two draws of two data sets
     python -m benchmarks.placement --method voronoi --first 10  # other draws of one method
     python -m benchmarks.placement digits --flipped 0.1  # a tenth of the training labels is wrong
-    python -m benchmarks.placement blood --class-weight none  # all samples count alike
+    python -m benchmarks.placement blood --class-weight none  # without class weights
     python -m benchmarks.placement --every --results benchmarks/results/pictures.csv
 
-The methods are both placements of the centroid-encoder, UMAP and supervised UMAP; with `--every`
-all those with an embedding, each of them once. With `--results`, the draws are added to a CSV file,
-and those in the file are not repeated: from it `python -m benchmarks.render` makes a table of
-docs/benchmarks.md. Prints for each data set and method, as means over the draws:
+By default, the methods are both placements of the centroid-encoder, UMAP and supervised UMAP. With
+`--every`, they are all methods with an embedding, and each is trained only once. The draws are not
+those of the tables of errors. With `--results`, the draws are added to a CSV file, from which
+`python -m benchmarks.render` makes a table of docs/benchmarks.md; draws that the file has already
+are not repeated. Prints for each data set and method, as means over the draws:
 
-- error of test samples by the model's own decision, by Voronoi cells and by five neighbours, %;
-- balanced: mean of the classes' errors by the decision, %;
-- negative log-likelihood and expected calibration error of the probabilities, of samples that
-  neither trained nor calibrated;
-- trust and continuity: whether neighbours in the plane are near in the inputs, and the other way
-  round (`trustworthiness` of scikit-learn, 15 neighbours, at most 1,000 test samples; inputs are
-  z-scores, or 50 principal components of them); within classes of 25 samples or more as well;
-- border: distance in the plane of samples of two classes that are neighbours in the inputs (each
-  among the ten nearest of the other), over the median distance of all samples of these classes;
-- order: rank correlation of the distances of class means in the plane and in the inputs;
-- edge: share of training samples whose 30 nearest ones lie on one side;
-- area: share of 30 × 30 squares of the plane that 1,000 training samples touch;
-- sizes: standard deviation over the classes of the logarithm of the class's spread in the plane
-  over that in the inputs; 0 if all classes are drawn to one scale;
-- seeds: Procrustes disparity of the test samples' places of two seeds, but with `--every`;
-- with ``--flipped``, the share of the wrong labels whose samples lie in another cell, the share of
-  those in another cell whose label is wrong, and ranked: average precision of the samples in order
-  of the probability of their label;
-- seconds of processor time, one thread.
+- decision, cells, neighbours: error of the test samples by the model's own decision, by Voronoi
+  cells and by five neighbours, in percent;
+- balanced: mean of the errors of the classes by the model's own decision, in percent;
+- likelihood and calibration: negative log-likelihood and expected calibration error of the class
+  probabilities of the test samples;
+- trust: whether neighbours in the plane are neighbours in the inputs; continuity: whether
+  neighbours in the inputs are neighbours in the plane. Both are `trustworthiness` of scikit-learn
+  with 15 neighbours and at most 1,000 test samples; the inputs are the first 50 principal
+  components of the z-scores. "Within" are the same measures for the samples of one class, as means
+  over the classes with at least 25 samples;
+- border: distance in the plane between two samples of different classes that are neighbours in the
+  inputs (each is among the ten nearest of the other), relative to the median distance between
+  samples of the two classes;
+- order: rank correlation between the distances of class means in the plane and in the inputs;
+- edge: share of the training samples whose 30 nearest training samples lie on one side of them;
+- area: share of the 30 × 30 squares of the plane that contain any of 1,000 training samples;
+- sizes: standard deviation over the classes of log(spread in the plane / spread in the inputs); 0
+  means that all classes are drawn to the same scale;
+- seeds: Procrustes disparity of the embeddings of the test samples by two trainings with different
+  seeds (not with `--every`);
+- wrong found, with `--flipped`: share of the wrong labels whose samples lie in another Voronoi cell
+  than that of their label;
+- found wrong, with `--flipped`: share of the samples in another Voronoi cell whose label is wrong;
+- ranked, with `--flipped`: average precision for wrong labels, if the samples are sorted by the
+  probability of their label;
+- seconds: processor time of one thread.
 
-Needs the data folder for all but ``digits``.
+All data sets except ``digits`` and ``pbmc68k`` need the data folder.
 """
 
 from __future__ import annotations
@@ -73,23 +81,28 @@ Array = NDArray[np.floating]
 Codes = NDArray[np.intp]
 N_DRAWS = 2
 N_MEASURED = 1000
+"""Largest number of test samples for trust, continuity and border."""
 RIVALS = classical.SUPERVISED | classical.UNSUPERVISED
 USUAL = (*get_args(Placement), "UMAP", "supervised UMAP")
+"""Methods that run by default."""
 TITLES = dict(
     zip(get_args(Placement), ("centroid-encoder", "centroid-encoder, bottleneck"), strict=True)
 )
+"""Names of the placements in tables and figures."""
 EVERY = (*get_args(Placement), *NETWORKS, *RIVALS)
+"""All methods with an embedding."""
 RESULTS = Path(__file__).parent / "results" / "pictures.csv"
 KEYS = ("set", "method", "draw")
+"""Columns that identify a draw."""
 COLUMNS = (
     *("decision", "cells", "neighbours", "trust", "continuity", "trust within"),
     *("continuity within", "border", "order", "edge", "area", "sizes", "seconds"),
 )
-"""Measures that are kept in the file."""
+"""Columns of measures in the file."""
 
 
 def pbmc68k() -> Data:
-    """Blood cells that scanpy brings along."""
+    """Return the 700 blood cells that scanpy ships, and their types."""
     import scanpy as sc
 
     adata = sc.datasets.pbmc68k_reduced()
@@ -115,11 +128,14 @@ SETS: dict[str, tuple[Callable[[], Data], int, int]] = {
         3000,
     ),
 }
-"""Data, and the numbers of training and test samples."""
+"""Function that loads the data, and numbers of training and test samples."""
 
 
 def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any], ...]:
-    """Return training data and codes, and test data and codes, of classes of five at least."""
+    """Return training data and class indices, and test data and class indices, of a draw.
+
+    Classes with fewer than five training samples are left out.
+    """
     X, y = np.asarray(data[0], dtype=np.float32), np.asarray(data[1])
     order = np.random.default_rng(1000 + seed).permutation(len(y))
     train, test = order[:n_train], order[n_train : n_train + n_test]
@@ -130,18 +146,18 @@ def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any
 
 
 CELLS = ("paul15", "blood", "pbmc3k", "pbmc68k", "lung", "tumour")
-"""Sets of cells, of which rivals get the first principal components, as is the custom."""
+"""Data sets of cells. Here rivals get the first 50 principal components, as is usual."""
 
 
 def main_axes(X: Array, X_test: Array) -> tuple[Array, Array]:
-    """Return the first 50 principal components of the z-scores."""
+    """Return the first 50 principal components of z-scores, for training and test data."""
     z, z_test = z_scores(X, X_test)
     axes = PCA(min(50, *z.shape), random_state=0).fit(z)
     return axes.transform(z), axes.transform(z_test)
 
 
 def z_scores(X: Array, X_test: Array) -> tuple[Array, Array]:
-    """Return training and test data by the means and deviations of training."""
+    """Return training and test data, standardised with the training data."""
     scaler = StandardScaler().fit(X)
     return scaler.transform(X), scaler.transform(X_test)
 
@@ -149,7 +165,10 @@ def z_scores(X: Array, X_test: Array) -> tuple[Array, Array]:
 def placed(
     name: str, method: str, X: Array, y: Codes, X_test: Array, seed: int, class_weight: Any = "sqrt"
 ) -> tuple[Array, Array, CentroidEncoder | None, Any]:
-    """Return places of training and test samples; of the centroid-encoder, also model and fit."""
+    """Return the embeddings of training and test samples, and the model and its fit.
+
+    Rivals have None instead of model and fit.
+    """
     if method in get_args(Placement):
         model = CentroidEncoder(random_state=seed, device="cpu", class_weight=class_weight)
         model.set_params(placement=method)
@@ -174,7 +193,7 @@ def evaluate(
     class_weight: Any = "sqrt",
     stability: bool = True,
 ) -> dict[str, float]:
-    """Return the numbers of one draw; with `stability`, those of two trainings."""
+    """Return the measures of one draw; ``stability`` adds "seeds", from a second training."""
     X, y, X_test, y_test = drawn(data, n_train, n_test, seed)
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
@@ -205,7 +224,7 @@ def evaluate(
 
 
 def _decisions(model: CentroidEncoder, X: Array, y: Codes) -> dict[str, float]:
-    """Return the numbers that need a model which decides."""
+    """Return the measures that need class probabilities."""
     probabilities = model.predict_proba(X)
     right = probabilities.argmax(axis=1) == y
     likely = probabilities[np.arange(len(y)), y]
@@ -220,7 +239,7 @@ def _decisions(model: CentroidEncoder, X: Array, y: Codes) -> dict[str, float]:
 def picture(
     inputs: Array, y: Codes, train: Array, inputs_test: Array, y_test: Codes, test: Array
 ) -> dict[str, float]:
-    """Return how natural a picture is, from inputs, classes and places."""
+    """Return the measures that compare an embedding (``train``, ``test``) with the inputs."""
     n_classes = int(y.max()) + 1
     some = np.random.default_rng(0).permutation(len(y_test))[:N_MEASURED]
     x, places, codes = inputs_test[some], test[some], y_test[some]
@@ -261,7 +280,7 @@ def picture(
 
 
 def _kept(inputs: Array, places: Array) -> tuple[float, float]:
-    """Trustworthiness and continuity of places."""
+    """Return trustworthiness and continuity of an embedding."""
     n = min(15, len(places) // 2 - 1)
     return (
         trustworthiness(inputs, places, n_neighbors=n),
@@ -270,7 +289,7 @@ def _kept(inputs: Array, places: Array) -> tuple[float, float]:
 
 
 def _spread(points: Array) -> float:
-    """Root mean square distance to the mean."""
+    """Return the root mean square distance of points to their mean."""
     return float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=1).mean()))
 
 
@@ -279,15 +298,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    # An empty list of choices is all of them.
-    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
-    parser.add_argument("--method", action="append", choices=EVERY, help="default: four")
-    parser.add_argument("--every", action="store_true", help="all methods with an embedding")
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
+    )
+    parser.add_argument(
+        "--method", action="append", choices=EVERY, help=f"default: {', '.join(USUAL)}"
+    )
+    parser.add_argument("--every", action="store_true", help="run all methods with an embedding")
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
-    parser.add_argument("--draws", type=int, default=N_DRAWS, help="how many")
-    parser.add_argument("--flipped", type=float, default=0.0)
-    parser.add_argument("--class-weight", choices=("sqrt", "balanced", "none"), default="sqrt")
-    parser.add_argument("--results", type=Path, help="file to add the draws to")
+    parser.add_argument("--draws", type=int, default=N_DRAWS, help="number of draws")
+    parser.add_argument(
+        "--flipped", type=float, default=0.0, help="share of wrong labels among training samples"
+    )
+    parser.add_argument(
+        "--class-weight",
+        choices=("sqrt", "balanced", "none"),
+        default="sqrt",
+        help="class_weight of the centroid-encoder",
+    )
+    parser.add_argument("--results", type=Path, help="CSV file to add the draws to")
     arguments = parser.parse_args()
     weight = None if arguments.class_weight == "none" else arguments.class_weight
     torch.set_num_threads(1)
@@ -303,7 +332,7 @@ def main() -> None:
                 if is_there.any():
                     continue
                 with warnings.catch_warnings():
-                    # Rivals warn of effects of their settings, which the numbers show.
+                    # Rivals warn about their settings; the effects are part of the measures.
                     warnings.simplefilter("ignore")
                     row = evaluate(
                         name, data, n_train, n_test, draw, method, arguments.flipped, weight,

@@ -1,4 +1,4 @@
-"""The paper's experiments: which samples train and which test, run by run."""
+"""The paper's experiments: the training and test samples of each run."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from benchmarks import datasets
 
 Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
-"""Training data and labels, test data and labels."""
+"""(n, d) training data, (n,) labels, (n_test, d) test data and (n_test,) labels."""
 
 N_FOLDS = 10
 N_DRAWN = 1500
-"""Samples of Letter, Landsat and Phoneme that ten folds are made of."""
+"""Number of samples of Letter, Landsat and Phoneme that are divided into ten folds."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One data set under one protocol."""
+    """A data set, and the protocol by which the paper divides it."""
 
     name: str
     title: str
     n_runs: int
-    """How often the paper repeated it."""
+    """Number of runs in the paper."""
     splits: Callable[[int], Iterator[Split]]
-    """The first so many runs."""
+    """Function of a number n that yields the splits of the first n runs."""
 
     def run(self, number: int) -> Split:
-        """Return one run."""
+        """Return the split of one run; raise ValueError if there is no such run."""
         for i, split in enumerate(self.splits(number + 1)):
             if i == number:
                 return split
@@ -41,14 +41,14 @@ class Experiment:
 
 
 def mnist(n_runs: int) -> Iterator[Split]:
-    """Yield the published split again and again."""
+    """Yield the published split for each run."""
     (X, y), (X_test, y_test) = datasets.mnist()
     for _ in range(n_runs):
         yield X, y, X_test, y_test
 
 
 def usps(n_runs: int) -> Iterator[Split]:
-    """Yield random splits into 8,000 and 3,000."""
+    """Yield random splits into 8,000 training and 3,000 test samples."""
     X, y = datasets.usps()
     for seed in range(n_runs):
         order = np.random.default_rng(seed).permutation(len(y))
@@ -57,7 +57,7 @@ def usps(n_runs: int) -> Iterator[Split]:
 
 
 def ten_folds(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
-    """Yield the folds of 1,500 samples at random; after the tenth of another 1,500."""
+    """Return a function that yields ten folds of 1,500 random samples, and ten of the next draw."""
 
     def splits(n_runs: int) -> Iterator[Split]:
         X, y = load()
@@ -73,7 +73,7 @@ def ten_folds(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Spl
 
 
 def seventy_thirty(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
-    """Yield random 70/30 splits."""
+    """Return a function that yields random splits with 70 % training samples."""
 
     def splits(n_runs: int) -> Iterator[Split]:
         X, y = load()
@@ -87,7 +87,7 @@ def seventy_thirty(load: Callable[[], datasets.Data]) -> Callable[[int], Iterato
 
 
 def usps_1000(n_runs: int) -> Iterator[Split]:
-    """Yield random 70/30 splits of 1,000 images at random."""
+    """Yield random splits of 1,000 random images, with 70 % training samples."""
     X, y = datasets.usps()
     for seed in range(n_runs):
         chosen = np.random.default_rng(seed).permutation(len(y))[:1000]

@@ -1,8 +1,8 @@
-"""What the paper reports: 5-NN errors of test samples in two dimensions, in percent.
+"""5-NN errors of test samples in two dimensions in the paper, in percent.
 
 T. Ghosh and M. Kirby, "Supervised Dimensionality Reduction and Visualization using
-Centroid-Encoder", Journal of Machine Learning Research 23(20), 2022. The paper took the numbers of
-most rivals from their own papers, so that not all were found under the same protocol.
+Centroid-Encoder", Journal of Machine Learning Research 23(20), 2022. The paper took the errors of
+most rivals from the papers of these rivals, so they were not all measured under the same protocol.
 """
 
 from __future__ import annotations
@@ -79,4 +79,4 @@ PUBLISHED: dict[str, dict[str, float]] = {
         "supervised PCA": 64.95,
     },
 }
-"""Error by experiment and method."""
+"""Error of each experiment and method."""

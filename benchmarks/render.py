@@ -1,9 +1,11 @@
-"""Write the numbers of benchmarks/results into the tables of docs/benchmarks.md.
+"""Write tables of the results into docs/benchmarks.md and docs/labelling.md.
 
     python -m benchmarks.render
-    python -m benchmarks.render --errors mine.csv   # the errors of another file
+    python -m benchmarks.render --errors mine.csv   # tables of errors from another file
 
-The text between the marks of a table is replaced; the rest of the document stays.
+The results are in benchmarks/results. In the documents, a table lies between the comments
+``<!-- name -->`` and ``<!-- end -->``. The text between these marks is replaced, and the rest of
+the document is not changed.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "experiment 2": ("letter", "landsat", "phoneme"),
     "experiment 3": ("iris", "sonar", "usps-1000"),
 }
+"""Tables of errors, and their experiments."""
 RULES = ("knn", "voronoi", "decoder")
 OURS = "centroid-encoder"
 BOTH = (OURS, "centroid-encoder, bottleneck")
+"""Methods of `rules_table`, one for each placement."""
 PICTURES = [name for name, method in METHODS.items() if "full input space" not in method.kind]
 """Methods with an embedding."""
 PAPER_NAME = {
@@ -46,7 +50,7 @@ PAPER_NAME = {
         "centroid-encoder (paper, not pre-trained)"
     ),
 }
-"""Names in `PUBLISHED` of the rows that have other names here."""
+"""Names in `PUBLISHED` of the methods whose names differ there."""
 
 
 def errors_table(results: pd.DataFrame, experiments: Sequence[str]) -> str:
@@ -77,7 +81,11 @@ def best_in_the_plane(results: pd.DataFrame, experiment: str) -> float:
 
 
 def measured(results: pd.DataFrame, method: Method, experiment: str, best: float) -> str:
-    """Return mean and spread of a method's 5-NN errors, in percent; the best in bold."""
+    """Return mean and standard deviation of 5-NN errors in percent, in bold if it is the best.
+
+    The number of runs follows in parentheses if it differs from that of the paper. A dash marks an
+    experiment that the method is not run on.
+    """
     rows = results[(results["experiment"] == experiment) & (results["method"] == method.name)]
     if not len(rows):
         return "–" if experiment in method.missing else ""
@@ -92,7 +100,7 @@ def measured(results: pd.DataFrame, method: Method, experiment: str, best: float
 
 
 def rules_table(results: pd.DataFrame) -> str:
-    """Return the three errors of the centroid-encoder, by both placements."""
+    """Return a table with the three errors of the centroid-encoder for both placements."""
     lines = [
         "| | placement | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -103,7 +111,7 @@ def rules_table(results: pd.DataFrame) -> str:
             if not len(rows):
                 continue
             knn, voronoi, decoder = (100 * rows[f"{rule}_error"].mean() for rule in RULES)
-            # Without a decoder, the decision is that of the cells.
+            # The placement "voronoi" has no decoder; it decides by the Voronoi cells.
             decided = f"{decoder:.2f}" if kind == "bottleneck" else ""
             lines.append(
                 f"| {experiment.title} | {kind} | {len(rows)} | {knn:.2f} | {voronoi:.2f} | "
@@ -113,7 +121,10 @@ def rules_table(results: pd.DataFrame) -> str:
 
 
 def better_table(results: pd.DataFrame) -> str:
-    """Return the methods with fewer errors than the default in the runs of both, five at least."""
+    """Return a table of the methods that make fewer errors than the default.
+
+    Only runs of both methods are compared, and there must be at least five of them.
+    """
     lines = [
         "| | method | runs | fewer errors, points | in how many runs |",
         "|---|---|---:|---:|---:|",
@@ -135,9 +146,10 @@ def better_table(results: pd.DataFrame) -> str:
 
 
 def ablation_table(results: pd.DataFrame, recipe: str) -> str:
-    """Return 5-NN and Voronoi errors of a recipe, and without each of its ingredients.
+    """Return a table of the 5-NN and Voronoi errors of a recipe, whole and without ingredients.
 
-    The last column is the difference of the Voronoi error over all runs, and its standard error.
+    The last column has the mean difference to the Voronoi error of the whole recipe over all runs,
+    with its standard error.
     """
     titles = [*(EXPERIMENTS[name].title for name in ablation.FIRST), "difference"]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
@@ -164,7 +176,7 @@ def ablation_table(results: pd.DataFrame, recipe: str) -> str:
 
 
 def doubts_table(results: pd.DataFrame) -> str:
-    """Return the shares of cells above the documented threshold of novelty."""
+    """Return a table with the shares of cells above the documented threshold of novelty."""
     lines = [
         "| | query | warned | AUROC | could be flagged | unknown | known |",
         "|---|---|---|---:|---:|---:|---:|",
@@ -194,13 +206,16 @@ PICTURE = {
     "area": ("area", 2, max),
     "seconds": ("seconds", 1, min),
 }
-"""Heading of each measure of `benchmarks.placement`, its digits, and whether more is better."""
+"""Heading, number of decimals, and ``min`` or ``max`` for the best value of each measure.
+
+The measures are those of `benchmarks.placement`.
+"""
 
 
 def pictures_table(results: pd.DataFrame) -> str:
-    """Return the measures of pictures, as means over the data sets of each method.
+    """Return a table of the measures of embeddings, as means over the data sets of a method.
 
-    The best of the methods with all data sets is bold.
+    The best value among the methods that ran on all data sets is bold.
     """
     of_sets = results.groupby(["method", "set"])[list(PICTURE)].mean()
     means, n_sets = of_sets.groupby("method").mean(), of_sets.groupby("method").size()
@@ -223,9 +238,10 @@ def pictures_table(results: pd.DataFrame) -> str:
 
 
 def cells_table(results: pd.DataFrame) -> str:
-    """Return 5-NN and Voronoi errors of held-out cells; the best in a plane are bold.
+    """Return a table of the 5-NN and Voronoi errors of held-out cells.
 
-    Methods without a plane have one error.
+    The best errors of methods with a two-dimensional embedding are bold. Other methods have one
+    error.
     """
     lines = [f"| | {' | '.join(CELL_SETS)} |", f"|---|{'---:|' * len(CELL_SETS)}"]
     errors = 100 * results.groupby(["method", "set"])[["knn_error", "voronoi_error"]].mean()
@@ -251,9 +267,10 @@ def cells_table(results: pd.DataFrame) -> str:
 
 
 def labels_table(results: pd.DataFrame, wrong: float) -> str:
-    """Return errors of held-out cells by number of labels, and labels that reach the goal.
+    """Return a table of errors by number of labels, for runs with a share of wrong labels.
 
-    The goal is the error of random labels, `labels.REFERENCE` of them, in the same split.
+    The last column has the number of labels with which the mean error over the splits reaches the
+    mean error of the reference: `labels.REFERENCE` cells that are chosen at random.
     """
     budgets = (100, 250, 500)
     heads = " | ".join(f"{n} labels" for n in budgets)
@@ -284,7 +301,7 @@ def labels_table(results: pd.DataFrame, wrong: float) -> str:
 
 
 def gpu_table(results: pd.DataFrame) -> str:
-    """Return seconds, share of the peak and error of trainings on a GPU, with each kind of step."""
+    """Return a table with seconds, share of the peak rate and error of trainings on a GPU."""
     lines = [
         "| | placement | products | steps | an epoch, s | training, s | of the peak | error |",
         "|---|---|---|---|---:|---:|---:|---:|",
@@ -301,7 +318,7 @@ def gpu_table(results: pd.DataFrame) -> str:
 
 
 def missing_list() -> str:
-    """Return the reasons for empty cells."""
+    """Return a list of the reasons why methods are not run on an experiment."""
     reasons: dict[str, list[str]] = {}
     for method in METHODS.values():
         for name, reason in method.missing.items():
@@ -310,7 +327,7 @@ def missing_list() -> str:
 
 
 def replaced(text: str, name: str, table: str) -> str:
-    """Replace the table of a page between its marks."""
+    """Replace a table of a page; raise ValueError unless the page has its marks once."""
     pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
     new, n = re.subn(pattern, lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text, flags=re.S)
     if n != 1:
@@ -319,11 +336,11 @@ def replaced(text: str, name: str, table: str) -> str:
 
 
 def main() -> None:
-    """Render all tables."""
+    """Write all tables into the documents."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--errors", type=Path, default=RESULTS)
+    parser.add_argument("--errors", type=Path, default=RESULTS, help="CSV file of errors")
     results = pd.read_csv(parser.parse_args().errors)
     text = DOCUMENT.read_text()
     for name, experiments in TABLES.items():

@@ -1,16 +1,16 @@
-"""Training on 10,000 to 10,000,000 cells that are not in memory, and placing all of them.
+"""Time and memory to train on 10,000 to 10,000,000 cells that are not in memory, and to place them.
 
     python -m benchmarks.scale                          # four sizes, to results/scale.csv
     python -m benchmarks.scale 10000 100000 -o mine.csv
 
-A default training takes at most 1,000,000 of the cells (``max_samples``); then all cells are
-placed, with class and confidence. Each size is measured in a process of its own; the peak of memory
-includes the programs, and the seconds include those in which the cells are generated.
+The training has default settings, with which it uses at most 1,000,000 cells (``max_samples``).
+Then all cells are placed, with class and confidence. Each size is measured in a process of its own.
+The peak of memory includes the program, and the seconds include the time to generate the cells.
 
-The cells are generated when they are read, with 2,000 genes, 5 % of the values other than 0, and 12
-classes in four families. **Rows repeat**: they come from a pool of 49,152 cells, from which each
-block of 4,096 rows takes some at random. Beyond the size of the pool, time and memory are thus
-those of different cells, but the error is that of cells that have copies in the training.
+The cells are generated when they are read. They have 2,000 genes, 5 % of the values are not 0, and
+there are 12 classes in four families. **Rows repeat**: each block of 4,096 rows is drawn at random
+from a pool of 49,152 cells. With more cells than the pool has, the error is that of cells whose
+copies trained. Time and memory do not depend on this.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ RESULTS = Path(__file__).parent / "results" / "scale.csv"
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 N_GENES, N_CLASSES, N_FAMILIES = 2_000, 12, 4
 N_POOL = 12 * CHUNK
+"""Number of different cells."""
 BLOCK = 4_096
-"""Rows whose generator has a seed of its own."""
+"""Number of rows that are drawn with the same seed."""
 
 
 class Cells(Lazy):
-    """(n, 2000) CSR matrix of cells which are generated when they are indexed."""
+    """(n, 2000) CSR matrix of cells that are generated when they are indexed."""
 
     is_sparse = True
     dtype = np.dtype(np.float32)
@@ -53,10 +54,10 @@ class Cells(Lazy):
         self.shape = n, N_GENES
         self.pool, self._pool_codes = pool()
         self.seconds = 0.0
-        """Time in which rows were generated."""
+        """Time spent to generate rows."""
 
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Matrix:
-        """Generate the rows of a slice, or those at sorted indices."""
+        """Return the rows of a slice or of sorted indices."""
         start = time.perf_counter()
         index = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else rows
         found: Matrix = self.pool[self._in_pool(index)]
@@ -64,11 +65,11 @@ class Cells(Lazy):
         return found
 
     def codes(self) -> Codes:
-        """(n,) classes."""
+        """Return the (n,) class indices."""
         return self._pool_codes[self._in_pool(np.arange(self.shape[0]))]
 
     def _in_pool(self, rows: NDArray[np.integer]) -> Codes:
-        """Positions in the pool of rows at sorted indices."""
+        """Return the positions in the pool of the rows with sorted indices."""
         blocks, starts = np.unique(rows // BLOCK, return_index=True)
         parts = np.split(rows % BLOCK, starts[1:])
         return np.concatenate(
@@ -81,7 +82,10 @@ class Cells(Lazy):
 
 
 def pool() -> tuple[Any, Codes]:
-    """Draw cells: logarithms of Poisson counts, whose rates depend on class, family and depth."""
+    """Return the different cells and their classes.
+
+    The values are log(1 + count) of Poisson counts, whose rates depend on class, family and depth.
+    """
     rng = np.random.default_rng(0)
     families = rng.normal(scale=0.5, size=(N_FAMILIES, N_GENES))
     kinds = families[np.arange(N_CLASSES) % N_FAMILIES]
@@ -97,7 +101,7 @@ def pool() -> tuple[Any, Codes]:
 
 
 def measure(n: int) -> dict[str, Any]:
-    """Train on n cells, and place all of them."""
+    """Train on n cells, place all of them, and return a row of the results."""
     cells = Cells(n)
     codes = cells.codes()
     start = time.perf_counter()
@@ -119,12 +123,12 @@ def measure(n: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the sizes that are named on the command line."""
+    """Measure the numbers of cells that the command line names, and write the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("cells", nargs="*", type=int, default=list(SIZES))
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("cells", nargs="*", type=int, default=list(SIZES), help="numbers of cells")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="CSV file to write")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for n in arguments.cells:

@@ -1,16 +1,16 @@
-"""Speed: ratios against named rivals, each measured in one run on a quiet machine.
+"""Speed, mostly as ratios to the time of other methods. Run it on a machine without other work.
 
-    python -m benchmarks.speed scanpy         # a default call against PCA, neighbours and UMAP
-    python -m benchmarks.speed mnist          # a default fit against supervised UMAP's
-    python -m benchmarks.speed umap           # seconds to supervised UMAP's error, against its own
-    python -m benchmarks.speed schedule       # seconds to the paper's error, against its schedule
-    python -m benchmarks.speed arithmetic     # share of the machine's rate of matrix products
-    python -m benchmarks.speed scaling        # seconds and memory from 10,000 cells to 1,000,000
-    python -m benchmarks.speed transform      # cells a second through a map
-    python -m benchmarks.speed jobs           # trainings of a cross-validation at once, one by one
-    python -m benchmarks.speed profile        # where the seconds of a training go
+    python -m benchmarks.speed scanpy      # a default call against scanpy's PCA, neighbours, UMAP
+    python -m benchmarks.speed mnist       # a default fit against supervised UMAP
+    python -m benchmarks.speed umap        # time to reach the error of supervised UMAP
+    python -m benchmarks.speed schedule    # time to reach the paper's error
+    python -m benchmarks.speed arithmetic  # share of the machine's rate of matrix products
+    python -m benchmarks.speed scaling     # time and memory from 10,000 to 1,000,000 cells
+    python -m benchmarks.speed transform   # samples that are embedded per second
+    python -m benchmarks.speed jobs        # a cross-validation in two processes and in one
+    python -m benchmarks.speed profile     # time in the parts of a training
 
-Several may be named at once.
+A command may name several parts.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from centroid_encoder.core.reports import Report
 from centroid_encoder.recipes import HIDDEN, RECIPES, resolved
 
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
-"""The network with a bottleneck, for few epochs: with less dropout and a larger learning rate."""
+"""A bottleneck with less dropout and a larger learning rate, for trainings of few epochs."""
 BUDGETS: tuple[dict[str, Any], ...] = (
     *(RECIPES["draft"] | {"max_epochs": n_epochs} for n_epochs in (1, 2, 4, 8)),
     *(SHORT | {"max_epochs": n_epochs} for n_epochs in (4, 5, 6, 8, 12, 16, 20)),
 )
-"""Settings, in the order of their cost."""
+"""Settings in increasing order of their cost."""
 N_TIMED = 3
-"""Number of measurements; the median counts."""
+"""Number of measurements; their median is reported."""
 
 
 def scanpy() -> None:
-    """Compare default calls with scanpy's PCA, neighbours and UMAP, all of them repeated calls."""
+    """Compare default calls with scanpy's PCA, neighbours and UMAP; first calls do not count."""
     import scanpy as sc
 
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
@@ -88,7 +88,7 @@ def scanpy() -> None:
 
 
 def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that does the same with one thread of torch."""
+    """Return a function that runs another one with a single thread of torch."""
 
     def acted() -> None:
         n_threads = torch.get_num_threads()
@@ -102,7 +102,7 @@ def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
 
 
 def tables() -> dict[str, tuple[AnnData, str]]:
-    """Return cells without missing values, and the column of their classes."""
+    """Return the data sets of `scanpy`, without missing values, and their label columns."""
     import scanpy as sc
 
     pbmc3k = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
@@ -118,7 +118,7 @@ def tables() -> dict[str, tuple[AnnData, str]]:
 
 
 def mnist() -> None:
-    """Compare a default fit, and placing the test samples, with supervised UMAP's."""
+    """Compare a default fit and transform of MNIST with those of supervised UMAP."""
     from umap import UMAP
 
     X, y, X_test, _ = EXPERIMENTS["mnist"].run(0)
@@ -138,10 +138,11 @@ def mnist() -> None:
 
 
 def compare(name: str, acts: Mapping[str, Callable[[], object]], *, warm: bool = False) -> None:
-    """Print the seconds of each function, in turns, and their ratio to those of the first.
+    """Print the median seconds of each function, and their ratio to those of the first function.
 
-    Seconds of the processors are sums over all threads; on a machine with other work, they are the
-    more reliable. A first turn does not count, unless all functions are `warm`.
+    The functions are called in turn. The processor time is the sum over all threads; it is more
+    reliable than the seconds on a machine with other work. The first round does not count, unless
+    all functions are ``warm``.
     """
     found: dict[str, list[tuple[float, float]]] = {title: [] for title in acts}
     for turn in range(N_TIMED + (not warm)):
@@ -157,16 +158,16 @@ def compare(name: str, acts: Mapping[str, Callable[[], object]], *, warm: bool =
     for title, (seconds, processors) in medians.items():
         print(
             f"  {title}: {seconds:.2f} s, {seconds / rival[0]:.2f} ×; "
-            f"of the processors {processors:.2f} s, {processors / rival[1]:.2f} ×",
+            f"processor time {processors:.2f} s, {processors / rival[1]:.2f} ×",
             flush=True,
         )
 
 
 def umap() -> None:
-    """Compare with the time that supervised UMAP takes to fit, and to place the test samples."""
+    """Compare the time to reach the error of supervised UMAP with its fit and transform."""
     from umap import UMAP
 
-    # Its first call compiles, which should not count.
+    # The first call of UMAP compiles; its time should not count.
     X, y = EXPERIMENTS["iris"].run(0)[:2]
     UMAP().fit(X, y).transform(X)
     for name in ("usps", "mnist"):
@@ -181,13 +182,16 @@ def umap() -> None:
         budget, error, seconds = seconds_to(rival_error, split)
         print(
             f"{name}, centroid-encoder ({budget}): {100 * error:.2f} %, {seconds:.2f} s: "
-            f"{rival_seconds / seconds:.0f} times as fast",
+            f"UMAP takes {rival_seconds / seconds:.0f} times as long",
             flush=True,
         )
 
 
 def schedule() -> None:
-    """Compare with the published program's schedule: 4 stages of 25 epochs and 200 more."""
+    """Compare the time to reach the paper's error on MNIST with the schedule of its program.
+
+    The schedule has four stages of 25 epochs and 200 further epochs. One epoch of each is timed.
+    """
     split = EXPERIMENTS["mnist"].run(0)
     budget, error, seconds = seconds_to(0.0261, split)
     print(f"mnist, centroid-encoder ({budget}): {100 * error:.2f} %, {seconds:.1f} s")
@@ -195,16 +199,17 @@ def schedule() -> None:
     pretraining, training = epoch_seconds(X, y)
     rival_seconds = 25 * sum(pretraining) + 200 * training
     print(
-        f"the paper's schedule, from one epoch of each stage: {rival_seconds:.0f} s, "
+        f"the paper's schedule, extrapolated from one epoch of each stage: {rival_seconds:.0f} s, "
         f"{rival_seconds / seconds:.0f} times as long"
     )
 
 
 def seconds_to(error: float, split: Split) -> tuple[str, float, float]:
-    """Return the cheapest budget that reaches an error, the error it reaches, and its seconds.
+    """Return the name, the error and the seconds of the cheapest budget that reaches an error.
 
-    The budget is chosen on a tenth of the training samples, where it must be better by a standard
-    error. The seconds are those of a training on all of them and of placing the test samples.
+    The budget is chosen on a held-out tenth of the training samples, where its error must be
+    smaller by one standard error. The seconds are the time to train on all training samples and to
+    place the test samples. Raises RuntimeError if no budget reaches the error.
     """
     X, y, X_test, y_test = split
     held_out = np.random.default_rng(0).random(len(y)) < 0.1
@@ -232,15 +237,17 @@ def error_of(
     X_test: NDArray[Any],
     y_test: NDArray[Any],
 ) -> float:
-    """5-NN error of test samples, of a model with a bottleneck or with one network."""
+    """Return the 5-NN error of test samples, for a bottleneck or a single network."""
     return float((knn_predict(model.transform(X), y, model.transform(X_test)) != y_test).mean())
 
 
 def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]:
-    """Seconds of an epoch in each stage of the published program's loop on MNIST, re-expressed.
+    """Return the seconds of an epoch on MNIST with the training loop of the paper's program.
 
-    A DataLoader that collates sample by sample, a dense matrix of targets, and the loss over all
-    features: 784-1000-500-125-2 with tanh, batches of 512, Adam with amsgrad.
+    The loop is rewritten here: a DataLoader that collates sample by sample, a dense matrix of
+    targets, and the loss over all features; layers of 784-1000-500-125-2 units with tanh, batches
+    of 512, Adam with amsgrad. The first result has the seconds for each of the four stages of
+    pre-training, the second those of the training of all layers.
     """
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
@@ -282,10 +289,11 @@ def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]
 
 
 def arithmetic() -> None:
-    """Compare the rate of the products in an epoch with that of products of square matrices.
+    """Compare the rate of operations in an epoch with that in products of square matrices.
 
-    The latter is measured before and after each epoch, because the speed of a machine varies. The
-    rate of the products of a step alone is an upper bound.
+    The rate in square matrices is measured before and after each epoch, because the speed of a
+    machine varies. A training cannot be faster than the matrix products of its steps alone; their
+    rate is printed as well.
     """
     print(f"{torch.get_num_threads()} threads, products of 2048 × 2048 in float32")
     rng = np.random.default_rng(0)
@@ -307,7 +315,7 @@ def arithmetic() -> None:
 def share_of_products(
     title: str, X: NDArray[np.float32], y: NDArray[np.integer], params: dict[str, Any]
 ) -> None:
-    """Print the share for a training."""
+    """Print the rate of one training as a share of the rate in square matrices."""
     (n, d), n_classes = X.shape, int(y.max()) + 1
     model = CentroidEncoder(**params, random_state=0).set_params(max_epochs=7)
     settings = resolved(model.get_params(), n, d, n_classes)
@@ -318,12 +326,12 @@ def share_of_products(
         n_own, n_axes = n, 0
         layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), n_classes - 1])]
     else:
-        # Each network is trained on all rows but those of its fold, along its own axes.
+        # Each network is trained on all rows except those of its fold, and has its own axes.
         n_own, n_axes = n - n // n_networks, N_AXES if d > N_AXES else 0
         layers = [*pairwise([min(d, N_AXES), *hidden, n_classes - 1])]
     n_steps = math.ceil(n_own / batch_size)
-    # Forward, backward to weights, and backward to the inputs of all layers but the first; and the
-    # covariance of the noise on axes.
+    # The products of a step: the forward pass, the gradient of the weights, the gradient of the
+    # inputs of all layers except the first, and the noise on the axes.
     n_flop = 6 * sum(a * b for a, b in layers) - 2 * math.prod(layers[0]) + 2 * n_axes**2
     n_flop *= n_networks * n_own
     rates, shares, bounds = [], [], []
@@ -347,20 +355,17 @@ def share_of_products(
     print(
         f"{title}: {n_networks} × {'-'.join(map(str, hidden))}, batches of {batch_size}: "
         f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
-        f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); its products alone "
+        f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); the products alone "
         f"{100 * np.median(bounds):.0f} %",
         flush=True,
     )
 
 
 def products_seconds(
-    layers: list[tuple[int, int]],
-    batch_size: int,
-    n_networks: int,
-    n_axes: int,
-    n_repeats: int = 30,
+    layers: list[tuple[int, int]], batch_size: int, n_networks: int, n_axes: int
 ) -> float:
-    """Seconds of the products of one step alone, into memory that is allocated already."""
+    """Return the seconds of the matrix products of one step, without allocation of memory."""
+    n_repeats = 30
     of = () if n_networks == 1 else (n_networks,)
     steps = [
         (torch.rand(*of, batch_size, a), torch.rand(*of, b, a), torch.rand(*of, batch_size, b))
@@ -387,7 +392,7 @@ def products_seconds(
 
 
 def product_rate() -> float:
-    """Floating-point operations a second in products of large square matrices."""
+    """Return the floating-point operations per second in products of large square matrices."""
     a = torch.rand(2048, 2048)
     a @ a
     start = time.perf_counter()
@@ -396,11 +401,13 @@ def product_rate() -> float:
     return 5 * 2 * 2048**3 / (time.perf_counter() - start)
 
 
-def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)) -> None:
-    """Measure fits of ever more cells of 2,000 features, each in a process of its own.
+def scaling() -> None:
+    """Measure fits to 10,000 to 1,000,000 samples of 2,000 features, each in its own process.
 
-    Fits with a bottleneck, and those of supervised UMAP for sizes that take a few minutes.
+    Supervised UMAP is fitted only to the three smallest sizes, which take up to a few minutes. The
+    exponent is the slope of log(seconds) over log(samples).
     """
+    sizes = (10_000, 31_623, 100_000, 316_228, 1_000_000)
     for method, sizes_ in (("centroid_encoder", sizes), ("umap", sizes[:3])):
         found = []
         for n in sizes_:
@@ -411,8 +418,8 @@ def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_00
             seconds, before, peak = map(float, done.stdout.split())
             found.append(seconds)
             print(
-                f"{method}, {n:,} cells: {seconds:.1f} s, peak of memory {peak:.2f} GB, of which "
-                f"the data {before:.2f} GB",
+                f"{method}, {n:,} samples: {seconds:.1f} s, peak of memory {peak:.2f} GB; before "
+                f"the fit {before:.2f} GB",
                 flush=True,
             )
         slope = np.polyfit(np.log(sizes_), np.log(found), 1)[0]
@@ -420,9 +427,9 @@ def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_00
         print(f"{method}: exponent {slope:.2f} over all, {last:.2f} over the last step")
 
 
-def fit_classes(method: str, n: int, d: int = 2000) -> None:
-    """Fit to synthetic classes; print seconds and memory before and at the peak."""
-    X, y = synthetic(n, d)
+def fit_classes(method: str, n: int) -> None:
+    """Fit to synthetic classes; print the seconds, and the peak of memory before and after."""
+    X, y = synthetic(n, 2000)
     if method == "umap":
         from umap import UMAP
 
@@ -437,7 +444,7 @@ def fit_classes(method: str, n: int, d: int = 2000) -> None:
 
 
 def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """Return samples of ten Gaussian classes, drawn in place."""
+    """Return n samples of d features from ten Gaussian classes, and the class indices."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(10, d)).astype(np.float32)
     y = rng.integers(10, size=n)
@@ -451,7 +458,7 @@ def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
 
 
 def transform() -> None:
-    """Measure how many samples a second maps with a bottleneck of default size embed."""
+    """Print how many samples per second a bottleneck of default size embeds."""
     for d in (100, 2000):
         X, y = synthetic(50_000, d)
         model = CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X, y)
@@ -459,11 +466,11 @@ def transform() -> None:
         start = time.perf_counter()
         model.transform(X)
         seconds = time.perf_counter() - start
-        print(f"transform, {d:,} features: {len(X) / seconds:,.0f} samples a second", flush=True)
+        print(f"transform, {d:,} features: {len(X) / seconds:,.0f} samples per second", flush=True)
 
 
 def jobs() -> None:
-    """Compare a cross-validation with permutations, two trainings at once, with one by one."""
+    """Compare a cross-validation with permutations in two processes and in one."""
     rng = np.random.default_rng(0)
     codes = np.arange(600) % 4
     X = rng.normal(size=(4, 30))[codes] + rng.normal(size=(600, 30))
@@ -481,8 +488,8 @@ def jobs() -> None:
             seconds[name].append(time.perf_counter() - start)
     one, two, started = (float(np.median(seconds[name])) for name in ("1", "2", "started"))
     print(
-        f"cross-validation of 55 small trainings: {one:.1f} s one by one, {two:.1f} s two at "
-        f"once: {one / two:.2f} times as fast; with the start of the processes {started:.1f} s: "
+        f"cross-validation of 55 small trainings: {one:.1f} s in one process, {two:.1f} s in two: "
+        f"{one / two:.2f} times as fast; {started:.1f} s if the two have to be started: "
         f"{one / started:.2f} times as fast"
     )
 
@@ -494,11 +501,14 @@ OPERATIONS = {
     "input dropout": ("random_", "ge", "mul"),
     "rows of the batch": ("index",),
 }
-"""Torch's operations, by purpose."""
+"""Operations of torch for each purpose."""
 
 
 def profile() -> None:
-    """Print the seconds of a training with a bottleneck before, in and after the epochs."""
+    """Print where the time of a training on MNIST with a bottleneck is spent.
+
+    First the seconds before, in and after the epochs, then the shares of operations in an epoch.
+    """
     X, y = EXPERIMENTS["mnist"].run(0)[:2]
     CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X[:5000], y[:5000])
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])

@@ -1,10 +1,10 @@
-"""Section 7 of the paper: a centroid-encoder and the variance that two components keep.
+"""Section 7 of the paper: share of the variance in two principal components.
 
     python -m benchmarks.variance
 
-Digits 0 and 1 lie apart in the plane of two principal components, 4 and 9 do not. A
-centroid-encoder without bottleneck, 784 → 784 (tanh) → 784, brings most of the variance of 4 and 9
-into two dimensions.
+Two principal components separate the digits 0 and 1, but not 4 and 9. A centroid-encoder without
+bottleneck, 784 → 784 (tanh) → 784, maps 4 and 9 so that two principal components have most of the
+variance. Prints the percentages for the images, the hidden layer and the output.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from centroid_encoder.core.train import TrainingData, train
 
 N_EPOCHS = 25
 PAPER = {(0, 1): (41, None), (4, 9): (22, 89)}
-"""Percent of the variance of training images before and after; None if not in the paper."""
+"""Pairs of digits, and the paper's percentages for images and output (None: not reported)."""
 
 
 def kept(points: NDArray[Any]) -> float:
-    """Percent of the variance that two principal components keep."""
+    """Return the percentage of the variance in the first two principal components."""
     pca = PCA(2, svd_solver="randomized", random_state=0).fit(points)
     return 100 * float(pca.explained_variance_ratio_.sum())
 
 
 def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
-    """Train 784 → 784 → 784; return the standardised images, the hidden layer and the output."""
+    """Train d → d → d; return the standardised images, the hidden layer and the output, (n, d)."""
     device = torch.device("cpu")
     index = np.arange(len(X))
     standardizer, *_ = fit_standardizer(X, index, codes, "global", np.inf, max_features=None)
@@ -46,8 +46,8 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
     targets = CentroidTargets.fit(means, "full", device)
     generator = torch.Generator().manual_seed(0)
     n_inputs = inputs.shape[1]
-    # The first stage of pre-training trains this network: two of the layers, the others do not
-    # take part.
+    # The first stage of pre-training trains only the first and the last layer, which are this
+    # network. The training stops after this stage.
     network = Network(n_inputs, (n_inputs,), 2, targets.n_outputs, "tanh", generator)
     config = TrainingConfig(
         512, 1, pretrain_epochs=N_EPOCHS, optimizer="amsgrad", learning_rate=8e-4,
@@ -66,15 +66,15 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the percentages of both pairs of digits."""
     (X, y), _ = datasets.mnist()
     for pair, (before, after) in PAPER.items():
         chosen = np.isin(y, pair)
         images, hidden, output = through_network(X[chosen], np.searchsorted(pair, y[chosen]))
         print(
-            f"digits {pair[0]} and {pair[1]}: two components keep {kept(images):.1f} % of the "
-            f"variance of the images (paper {before} %), {kept(hidden):.1f} % of that of the "
-            f"hidden layer, {kept(output):.1f} % of that of the output"
+            f"digits {pair[0]} and {pair[1]}: two principal components have {kept(images):.1f} % "
+            f"of the variance of the images (paper {before} %), {kept(hidden):.1f} % in the "
+            f"hidden layer, {kept(output):.1f} % in the output"
             + (f" (paper {after} %)" if after else "")
         )
 

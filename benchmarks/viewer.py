@@ -1,8 +1,18 @@
-"""How long the napari plugin keeps the user waiting.
+"""Waiting times in the napari plugin.
 
-``python -m benchmarks.viewer`` opens a window, so it needs a screen (``xvfb-run -a`` makes one).
-Latency is by how much a Qt timer of 5 ms comes late, on the Vectra field where it is at hand, else
-on the sample tissue.
+    python -m benchmarks.viewer                               # everything
+    python -m benchmarks.viewer --only-images --cells 500000  # one table of four images alone
+
+The program opens a window and needs a screen; ``xvfb-run -a`` provides a virtual one. It uses the
+Vectra tissue if the data folder has it, and the sample tissue otherwise. It prints
+
+- the time until the widget is open, and until a training has drawn its first picture;
+- the latency at rest, while a map is trained, while cells are labelled with keys, and while cells
+  are measured: a Qt timer ticks every 5 ms, and its delay is the time for which the window does not
+  react;
+- the time from Cancel or Stop to the end of the training;
+- the time to draw maps of many points, to select a tenth of them, and to find those in a lasso;
+- the time to join, colour and select the cells of four large label images in one table.
 """
 
 from __future__ import annotations
@@ -37,19 +47,33 @@ if TYPE_CHECKING:
 TICK = 5
 """Milliseconds between two ticks of the timer."""
 N_LABELS = 60
-"""Cells that are labelled by keys."""
+"""Number of keys that are pressed to label cells."""
 PER_LABEL = 500, 1500
-"""Milliseconds for each cell. In the shorter time, each live map is dropped by the next label."""
+"""Milliseconds between two keys; in the shorter time, the next label cancels each live map."""
 N_CLASSES = 20
+"""Classes in the maps of `redraw`."""
 SIZE = 700
+"""Width and height of these maps in pixels."""
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--points", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--cells", type=int, nargs="*", default=[500_000])
-    parser.add_argument("--only-images", action="store_true", help="leave all but --cells out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--points",
+        type=int,
+        nargs="*",
+        default=[10_000, 100_000, 1_000_000],
+        help="numbers of points of the maps that are drawn",
+    )
+    parser.add_argument(
+        "--cells", type=int, nargs="*", default=[500_000], help="numbers of cells in four images"
+    )
+    parser.add_argument(
+        "--only-images", action="store_true", help="measure only the cells in four images"
+    )
     arguments = parser.parse_args()
     points = arguments.points
     viewer = napari.Viewer()
@@ -81,14 +105,14 @@ def main() -> None:
 
 
 def wait(milliseconds: int) -> None:
-    """Let Qt run for a while."""
+    """Run the event loop of Qt for some milliseconds."""
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()
 
 
 def load(widget: CentroidEncoderWidget) -> None:
-    """Open image, labels and table."""
+    """Open the image, the label image and the table, and print the name of the table."""
     data = data_folder()
     if data is not None and (data / "vectra_6plex").is_dir():
         folder = data / "vectra_6plex"
@@ -106,14 +130,21 @@ def load(widget: CentroidEncoderWidget) -> None:
 
 
 def train(widget: CentroidEncoderWidget) -> None:
-    """Train to the end."""
+    """Press **Train**, and wait until the training has ended."""
     widget.train()
     while widget.training is not None:
         wait(10)
 
 
 def labelling(widget: CentroidEncoderWidget) -> None:
-    """Print the latency while suggested cells are labelled by keys and the live map follows."""
+    """Print the latency while suggested cells are labelled with keys.
+
+    Labelling starts with the nine most frequent classes of the label column. At each time, the key
+    for the true class of the suggested cell is pressed, or **N** (skip) if the cell is of another
+    class. 400 ms after a label, the plugin begins to train a live map in the background. The next
+    label cancels it if it comes soon (500 ms); later (1,500 ms), live maps are finished and drawn.
+    Prints both latencies, the number of labelled cells, and the number of live maps.
+    """
     session, queue, label_key = widget.session, widget.queue, widget.form.label_key.value
     adata, canvas = session.adata, widget.viewer.window._qt_viewer.canvas.native
     assert adata is not None
@@ -142,12 +173,12 @@ def labelling(widget: CentroidEncoderWidget) -> None:
         name = f"{N_LABELS} labels by keys, one in {milliseconds} ms"
         latency(widget, name, partial(label_all, milliseconds))
     assert session.labeling is not None
-    print(f"    {len(session.labeling.labels)} cells are labelled; {len(maps)} live maps")
+    print(f"    {len(session.labeling.labels)} cells are labelled; {len(maps)} live maps finished")
     widget.label.end()
 
 
 def measure(widget: CentroidEncoderWidget) -> None:
-    """Measure a hundred thousand cells in four channels."""
+    """Measure a hundred thousand cells in four channels, and print the seconds."""
     side, pitch = 316, 12
     at = np.arange(side * pitch)
     inside = (at % pitch - pitch / 2) ** 2
@@ -162,13 +193,18 @@ def measure(widget: CentroidEncoderWidget) -> None:
     while widget.data.measuring.task is not None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started
-    print(f"{side**2:,} cells measured in {seconds:.1f} s, {cpu:.1f} s of CPU with the window's")
+    print(
+        f"{side**2:,} cells measured in {seconds:.1f} s; processor time of the whole program, "
+        f"window included, {cpu:.1f} s"
+    )
 
 
 def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
-    """Print how long it takes to join, colour and select cells of four images in one table.
+    """Print the time to join, colour and select the cells of four images in one table.
 
-    The longest gap is the longest time in which Qt answers nothing, until all is drawn.
+    For each action, prints the time until it returns, the processor time, and the longest time
+    between two ticks of the timer until everything is drawn; in this time the window does not
+    react.
     """
     viewer, n_images = widget.viewer, 4
     viewer.layers.clear()
@@ -194,7 +230,7 @@ def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
     adata = AnnData(np.zeros((len(obs), 2), np.float32), obs=obs)
     times = {}
 
-    def measure(what: str, act: Callable[[], object]) -> None:
+    def record(what: str, act: Callable[[], object]) -> None:
         ticks: list[float] = []
         timer = QTimer()
         timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -204,31 +240,31 @@ def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
         act()
         QApplication.processEvents()
         used = time.process_time() - cpu, time.perf_counter() - started
-        # napari draws when it is next asked to.
+        # napari draws later, in its event loop.
         wait(500)
         timer.stop()
         times[what] = *used, float(np.diff([started, *ticks]).max())
 
-    measure("join", lambda: widget.show_table(adata, label_key="cell_type"))
+    record("join", lambda: widget.show_table(adata, label_key="cell_type"))
     assert len(widget.catalog.joins) == n_images
-    # The first colours of a kind compile napari's code for them.
-    measure("first colour", lambda: widget.cells.color_box.setCurrentText("label"))
-    measure("take away", lambda: widget.cells.color_box.setCurrentText("as it was"))
-    measure("colour", lambda: widget.cells.color_box.setCurrentText("label"))
+    # The first colouring includes the time in which napari compiles its code for it.
+    record("first colour", lambda: widget.cells.color_box.setCurrentText("label"))
+    record("remove the colours", lambda: widget.cells.color_box.setCurrentText("as it was"))
+    record("colour", lambda: widget.cells.color_box.setCurrentText("label"))
     rows = np.random.default_rng(0).permutation(len(obs))
-    measure("select first 10 %", lambda: widget.select(rows[: len(rows) // 10]))
-    measure("select 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))
-    measure("select one", lambda: widget.select(rows[:1]))
-    measure("select none", widget.cells.clear)
+    record("first selection, 10 %", lambda: widget.select(rows[: len(rows) // 10]))
+    record("select 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))
+    record("select one", lambda: widget.select(rows[:1]))
+    record("select none", widget.cells.clear)
     pixels = " x ".join(map(str, labels.shape))
     print(f"{len(obs):,} cells in {n_images} images of {pixels} pixels")
     for what, (cpu, wall, gap) in times.items():
-        print(f"    {what}: {wall:.2f} s, of the processors {cpu:.2f} s, longest gap {gap:.2f} s")
+        print(f"    {what}: {wall:.2f} s, processor time {cpu:.2f} s, longest gap {gap:.2f} s")
     viewer.layers.clear()
 
 
 def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
-    """Print how long it takes from **Train** to the first picture of the training."""
+    """Print the time from **Train** to the first picture of the training, and cancel it."""
     loop, session, framed = QEventLoop(), widget.session, []
 
     def on_framed(*_: object) -> None:
@@ -241,41 +277,41 @@ def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
     session.framed.connect(on_framed)
     canvas = widget.map.canvas.canvas
     connection = canvas.mpl_connect("draw_event", on_drawn)
-    started, processors = time.perf_counter(), time.process_time()
+    started, cpu = time.perf_counter(), time.process_time()
     widget.train()
     loop.exec()
-    drawn, processors = time.perf_counter(), time.process_time() - processors
+    drawn, cpu = time.perf_counter(), time.process_time() - cpu
     session.framed.disconnect(on_framed)
     canvas.mpl_disconnect(connection)
     print(
-        f"{name}: first frame computed after {framed[0] - started:.2f} s, drawn after "
-        f"{drawn - started:.2f} s; of the processors {processors:.2f} s"
+        f"{name}: first picture computed after {framed[0] - started:.2f} s, drawn after "
+        f"{drawn - started:.2f} s; processor time {cpu:.2f} s"
     )
     widget.cancel()
     wait(1000)
 
 
-def latency(widget: CentroidEncoderWidget, name: str, act: object) -> None:
-    """Print by how much a timer is late while something goes on."""
+def latency(widget: CentroidEncoderWidget, name: str, act: Callable[[], object]) -> None:
+    """Print the delays of a Qt timer while a function runs: quantiles and the maximum, in ms."""
     ticks: list[float] = []
     timer = QTimer(widget)
     timer.setTimerType(Qt.TimerType.PreciseTimer)
     timer.timeout.connect(lambda: ticks.append(time.perf_counter()))
     timer.start(TICK)
     started = time.perf_counter()
-    act()  # type: ignore[operator]
+    act()
     seconds = time.perf_counter() - started
     timer.stop()
     late = 1000 * np.diff(ticks) - TICK
     quantiles = ", ".join(f"{q} % {np.percentile(late, q):.1f}" for q in (50, 99, 99.9))
     print(
-        f"{name}: {seconds:.1f} s, {len(late)} ticks, late by {quantiles}, "
-        f"at most {late.max():.1f} ms; {int((late > 50).sum())} above 50 ms"
+        f"{name}: {seconds:.1f} s, {len(late)} ticks, delays in ms: {quantiles}, "
+        f"maximum {late.max():.1f}; {int((late > 50).sum())} above 50 ms"
     )
 
 
 def ending(widget: CentroidEncoderWidget) -> None:
-    """Print how soon Stop and Cancel are answered."""
+    """Print the time from Cancel or Stop to the end of the training, the longest of five."""
     for name in ("cancel", "stop"):
         seconds: list[float] = []
         for _ in range(5):
@@ -289,11 +325,11 @@ def ending(widget: CentroidEncoderWidget) -> None:
             while widget.training is not None or thread.is_running:
                 wait(1)
             seconds.append(time.perf_counter() - started)
-        print(f"{name}: thread and widget at rest after {max(seconds):.2f} s at most (5 times)")
+        print(f"{name}: the training thread ends after at most {max(seconds):.2f} s (5 times)")
 
 
 def redraw(n: int) -> None:
-    """Print how long one panel takes to be drawn."""
+    """Print the median times to draw a map of n points, to select 10 % of them and to lasso."""
     rng = np.random.default_rng(0)
     centers = rng.uniform(-8, 8, (N_CLASSES, 2))
     codes = rng.integers(N_CLASSES, size=n)
@@ -322,17 +358,17 @@ def redraw(n: int) -> None:
     for _ in range(7):
         times["all"].append(timed(canvas.canvas.draw))
         selected = rng.random(n) < 0.1
-        times["selection"].append(timed(lambda selected=selected: canvas.map.select(selected)))
+        times["selection"].append(timed(partial(canvas.map.select, selected)))
         times["lasso"].append(timed(lambda: canvas.map.within(ax, outline)))
     medians = ", ".join(f"{name} {np.median(values):.3f} s" for name, values in times.items())
     print(f"{n:,} points: {medians}")
     canvas.close()
 
 
-def timed(act: object) -> float:
-    """Seconds that something takes."""
+def timed(act: Callable[[], object]) -> float:
+    """Return the seconds that a function takes."""
     started = time.perf_counter()
-    act()  # type: ignore[operator]
+    act()
     return time.perf_counter() - started
 
 

@@ -1,6 +1,6 @@
-"""Train on real cells, save the result, compare it with other two-dimensional pictures.
+"""Train maps of real cells, compare their errors with UMAP and PCA, and save one map.
 
-The cells are the 700 blood cells that ship with scanpy; the classes are those of `bulk_labels`.
+The cells are the 700 blood cells that scanpy ships; their classes are in ``obs["bulk_labels"]``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from centroid_encoder.core.quality import knn_predict
 OUTPUT = Path("demo")
 CELLS = "Centroid-Encoder, by its Voronoi cells"
 N_SPLITS = 6
-"""The errors of two splits of 140 cells can differ by three points."""
+"""Number of splits; with 140 held-out cells, the errors of two splits can differ by 3 %."""
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 
     adata = sc.datasets.pbmc68k_reduced()
     print(f"{adata.n_obs} blood cells, {adata.n_vars} genes, the labels in obs['bulk_labels']")
-    print(f"Training {N_SPLITS} maps, each with another fifth of the cells held out; a minute ...")
+    print(f"Training {N_SPLITS} maps, each with other held-out cells; this takes a minute ...")
     runs = []
     for seed in range(N_SPLITS):
         trained = ce.tl.centroid_encoder(
@@ -46,21 +46,21 @@ def main() -> None:
 
     ce.pl.voronoi(first, show=False, save=OUTPUT / "voronoi.png")
     first.write_h5ad(OUTPUT / "pbmc68k.h5ad")
-    print(f"\nWrote the first map with its cells, {OUTPUT / 'pbmc68k.h5ad'},")
-    print(f"and its picture, {OUTPUT / 'voronoi.png'}")
+    print(f"\nWrote the cells with the first map to {OUTPUT / 'pbmc68k.h5ad'},")
+    print(f"and its figure to {OUTPUT / 'voronoi.png'}")
 
 
 def errors(adata: AnnData) -> dict[str, float]:
-    """Return the errors of the held-out cells, by the map's regions and by 5 neighbours.
+    """Return the errors of the held-out cells by Voronoi cells and by 5 neighbours.
 
-    Neighbours are training cells. PCA is fitted to the training cells; the stored UMAP was computed
-    from all cells, without labels.
+    The neighbours are training cells. PCA is fitted to the training cells. The stored UMAP was
+    computed from all cells, held-out ones included, without labels.
     """
     train, test = (adata.obs["ce_split"] == name for name in ("train", "test"))
     labels = adata.obs["bulk_labels"].cat.codes.to_numpy()
     pictures = {
         "Centroid-Encoder, by 5 neighbours": adata.obsm["X_ce"],
-        "UMAP (of these cells, too), by 5 neighbours": adata.obsm["X_umap"],
+        "UMAP (fitted to all cells), by 5 neighbours": adata.obsm["X_umap"],
         "PCA, by 5 neighbours": PCA(2, random_state=0).fit(adata.X[train]).transform(adata.X),
     }
     wrong = adata.obs["ce_label"].astype(str) != adata.obs["bulk_labels"].astype(str)

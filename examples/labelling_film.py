@@ -1,7 +1,8 @@
-"""Label nuclei by hand in napari as a user does, and make the film of docs/labelling.md.
+"""Label nuclei in napari with simulated clicks and keys, and make the film of docs/labelling.md.
 
-``xvfb-run -a -s '-screen 0 1600x1000x24' python examples/labelling_film.py`` takes some minutes.
-The tissue is a sample that scikit-image ships.
+    xvfb-run -a -s '-screen 0 1600x1000x24' python examples/labelling_film.py
+
+This takes some minutes. The image is a sample of scikit-image.
 """
 
 from __future__ import annotations
@@ -30,16 +31,21 @@ import centroid_encoder as ce
 
 PATH = Path("docs/images/labelling.webp")
 WIDTH, HEIGHT, BAR = 1280, 780, 44
-"""Size of the window, and height of the line above it, in pixels."""
+"""Size of the window, and height of the bar with the caption above it, in pixels."""
 FONT, YELLOW = ImageFont.load_default(22), "#ffd166"
 LEFT = Qt.MouseButton.LeftButton
 TURNS = np.linspace(0, 2 * np.pi, 30)
+"""Angles of the points of a lasso."""
 CLASSES = "stroma", "gland", "fragment"
-FRAGMENT = 60  # pixels of the largest fragment of a nucleus in a gland
+FRAGMENT = 60
+"""Area in pixels of the largest object in a gland that is called a fragment of a nucleus."""
 
 
 class Film:
-    """A user of napari, and pictures of the window; a caption stays until the next one."""
+    """Simulated clicks and keys in napari, and pictures of the window with captions.
+
+    A caption is shown in all pictures until there is a new one.
+    """
 
     def __init__(self, viewer: napari.Viewer) -> None:
         self.window, self.caption = viewer.window._qt_window, ""
@@ -59,12 +65,15 @@ class Film:
             QTest.qWait(100)
 
     def take(self, caption: str = "", seconds: float = 2, at: Any = None, key: str = "") -> None:
-        """Take a picture: a ring marks the place `at`, a point of the screen; `key` is named."""
+        """Take a picture that the film shows for some seconds.
+
+        A ring marks the point ``at`` on the screen, and the caption bar names the ``key``.
+        """
         self.settle()
         self.caption = caption or self.caption
         picture = Image.new("RGB", (WIDTH, HEIGHT + BAR))
         draw, origin = ImageDraw.Draw(picture), self.window.mapToGlobal(QPoint(0, -BAR))
-        # Dialogs are windows of their own.
+        # Dialogs are separate windows; they are drawn over the main window.
         windows = [one for one in QApplication.topLevelWidgets() if one.isVisible()]
         for one in sorted(windows, key=lambda one: one is not self.window):
             place = one.mapToGlobal(QPoint(0, 0)) - origin
@@ -78,7 +87,10 @@ class Film:
         self.times.append(round(1000 * seconds))
 
     def click(self, place: QWidget, caption: str = "", *, after: float = 0, at: Any = None) -> None:
-        """Take a picture of a place before a click there and, for some seconds, one after it."""
+        """Take a picture, click a point of a widget, and take another picture.
+
+        The second picture is shown for ``after`` seconds; with 0, there is none.
+        """
         self.settle()
         at = place.rect().center() if at is None else at
         self.take(caption, 1.5, place.mapToGlobal(at))
@@ -87,7 +99,7 @@ class Film:
             self.take(seconds=after)
 
     def press(self, keys: str, caption: str = "", seconds: float = 0, at: Any = None) -> None:
-        """Press a key in the image, or several at once, and take a picture for some seconds."""
+        """Press a key or a combination of keys in the image, and take a picture if ``seconds``."""
         pressed = QKeySequence(keys)[0]
         QTest.keyClick(self.image, pressed.key(), pressed.keyboardModifiers())
         if seconds:
@@ -95,7 +107,7 @@ class Film:
 
 
 def main() -> None:
-    """Measure, label, suggest, apply, train, check and save; a picture after each step."""
+    """Measure, label, suggest, apply, train, check and save, with pictures of each step."""
     image, labels, truth, area = tissue()
     viewer = napari.Viewer(show_welcome_screen=False)
     viewer.window.resize(WIDTH, HEIGHT)
@@ -205,9 +217,10 @@ def main() -> None:
 
 
 def tissue() -> tuple[Any, ...]:
-    """Return the image, its nuclei, and the class and the area of each nucleus.
+    """Return the image, the label image of nuclei, and the classes and areas of the nuclei.
 
-    The nuclei are those of docs/measure.md. Those with DAB around them are in a gland.
+    The segmentation is that of docs/measure.md. Nuclei that are surrounded by the stain DAB are in
+    a gland.
     """
     image = data.immunohistochemistry()
     red, _, blue = np.moveaxis(filters.gaussian(image, sigma=1.5, channel_axis=-1), -1, 0)

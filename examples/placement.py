@@ -1,6 +1,6 @@
-"""Draw how the picture is made: places by probabilities, places with scatter, and doubtful cells.
+"""Draw the figures of docs/placement.md: how probabilities and scatter determine a cell's place.
 
-``python examples/placement.py`` takes a minute and writes three figures into ``demo``.
+``python examples/placement.py`` takes a minute and writes three figures into the folder ``demo``.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from centroid_encoder.core.placement import Layout
 folder = Path("demo")
 folder.mkdir(exist_ok=True)
 
-# Probabilities make the place.
+# First figure: places of cells by their class probabilities alone.
 positions = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.87]])
 probabilities = np.array(
     [[1, 0, 0], [0.8, 0.2, 0], [0.6, 0.4, 0], [0.1, 0.9, 0], [0.2, 0.1, 0.7], [0.4, 0.3, 0.3]]
@@ -41,7 +41,7 @@ for place, odds, side in zip(places, probabilities, sides, strict=True):
 ax.set(xticks=[], yticks=[], xlim=(-0.35, 1.45), ylim=(-0.3, 1.15), aspect="equal")
 figure.savefig(folder / "placement-probabilities.png", dpi=100)
 
-# Scatter makes the shape.
+# Second figure: the same map without and with the scatter of the cells.
 adata = sc.datasets.pbmc68k_reduced()
 labels = adata.obs["bulk_labels"]
 model = ce.CentroidEncoder(random_state=0)
@@ -49,7 +49,7 @@ fit = model.fit_codes(adata.X, labels.cat.codes.to_numpy(np.intp), labels.cat.ca
 embedding, distances = (np.concatenate(parts) for parts in zip(*fit.judge(), strict=True))
 layout = model.fitted_map.placer.layout
 n_cells, n_classes = distances.shape
-# The squared distances are log odds.
+# The negative squared distances are log probabilities, up to a constant.
 alone = layout.place(-np.square(distances), np.zeros((n_cells, n_classes, 2)))
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.2), layout="constrained", sharex=True, sharey=True)
 for ax, points, title in zip(
@@ -68,7 +68,7 @@ low, high = embedding.min(axis=0) - 0.2, embedding.max(axis=0) + 0.2
 axes[0].set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 figure.savefig(folder / "placement-scatter.png", dpi=100)
 
-# A clump at a border is doubt.
+# Third figure: cells near a border have uncertain classes.
 ce.tl.centroid_encoder(adata, "bulk_labels", progress=False)
 figure, axes = plt.subplots(1, 2, figsize=(12.5, 5.2), layout="constrained")
 ce.pl.voronoi(adata, split="train", ax=axes[0], show=False, legend_loc="on data", title="classes")

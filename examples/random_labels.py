@@ -1,4 +1,4 @@
-"""Both placements of cells with shuffled labels: write ``demo/random-labels.png``."""
+"""Draw maps of cells with shuffled labels, for both placements, into demo/random-labels.png."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import centroid_encoder as ce
 
 
 def main() -> None:
-    """Shuffle the labels of 700 blood cells, train and draw."""
+    """Shuffle the labels of 700 blood cells, train two maps and draw them."""
     mpl.use("Agg")
     adata = sc.datasets.pbmc68k_reduced()
     shuffled = np.random.default_rng(0).permutation(adata.obs["bulk_labels"])

@@ -1,6 +1,7 @@
-"""Draw the page of docs/believing.md: a map and the measures of its errors.
+"""Draw the reliability page of docs/believing.md and of the README.
 
-``python examples/reliability.py`` takes some minutes and writes ``demo/reliability.png``.
+``python examples/reliability.py`` takes some minutes, writes ``demo/reliability.png``, and prints
+ten cells whose labels may be wrong.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Open napari on a tissue sample, train its map, and link the two.
+"""Open the tissue sample in napari, train a map, and select cells in the map and in the image.
 
-With ``--screenshot PATH`` the window is saved and closed, for machines without a screen.
+With ``--screenshot PATH`` a picture of the window is saved, and the window closes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SIZE = 1500, 950
 
 
 def main() -> None:
-    """Train, colour the cells by their class, and select the most suspicious ones."""
+    """Train, colour the cells by their class, and select 20 misplaced cells."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--screenshot", type=Path)
+    arguments.add_argument("--screenshot", type=Path, help="file for a picture of the window")
     path = arguments.parse_args().screenshot
 
     viewer = napari.Viewer()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def wait(milliseconds: int) -> None:
-    """Run the event loop of napari for a while."""
+    """Run the event loop of napari for some milliseconds."""
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()

@@ -1,9 +1,9 @@
-"""Generate the synthetic tissue section that napari's sample menu opens, and write it to a file.
+"""Generate the synthetic tissue section of napari's sample menu, and write it to a file.
 
     python examples/tissue_generator.py [PATH]
 
-The section has a multiplexed fluorescence image, its nuclei, and their table. Without a path, the
-file in the package is replaced.
+The section has a multiplexed fluorescence image, a label image of its nuclei, and a table of their
+measurements. Without a path, the file in the package is replaced.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 Field = NDArray[np.float32]
-"""One number for each pixel."""
+"""(size, size) array with a number for each pixel."""
 
 FILE = Path(__file__).parents[1] / "src/centroid_encoder/viewer/data/tissue.npz"
 SMOOTH = 1.0
-"""Standard deviation, in pixels, of the filter of the images in the file."""
+"""Standard deviation in pixels of the Gaussian filter for the images in the file."""
 LEVELS = np.round(((np.arange(10, 83, 2) / 0.8) ** 2 - 150) / 2.5).clip(0, 4095).astype(np.uint16)
-"""Grey values of the images in the file: their distance is two standard deviations of the noise."""
+"""Grey values of the images in the file; two neighbours differ by twice the noise's deviation."""
 CHANNELS = ("DAPI", "PanCK", "Vimentin", "CD31", "CD3", "CD20", "CD68", "Ki67")
 MICRONS_PER_PIXEL = 0.5
-REACH = 26
-"""Pixels from the middle of a cell beyond which there is nothing of it."""
+MAX_RADIUS = 26
+"""Largest distance in pixels between the middle of a cell and any of its pixels."""
 
 
 class Kind(NamedTuple):
-    """What the cells of one type look like; lengths in pixels."""
+    """Appearance of the cells of a type; lengths are in pixels."""
 
     spacing: float
+    """Smallest distance between two cells of the type."""
     nucleus: tuple[float, float]
-    """Half axes."""
+    """Half axes of the nucleus."""
     ragged: float
-    """How far the outline deviates from an ellipse."""
+    """Relative deviation of the outline from an ellipse."""
     cytoplasm: float
-    """Width."""
+    """Width of the cytoplasm around the nucleus."""
     faint: float
-    """Share of the cells that hardly show their markers."""
+    """Share of the cells with weak staining."""
     stain: dict[str, float]
-    """Typical brightness of the channels that are not dark."""
+    """Typical brightness in each channel; channels that are left out are dark."""
 
 
 KINDS = {
@@ -71,7 +72,7 @@ CONFUSED = {
     "B cell": "T cell",
     "macrophage": "T cell",
 }
-"""What each type is mistaken for by an annotator."""
+"""Wrong type that an annotator gives to some cells of each type."""
 
 
 class Section(NamedTuple):
@@ -80,9 +81,9 @@ class Section(NamedTuple):
     images: dict[str, NDArray[np.uint16]]
     """Image of each channel."""
     labels: NDArray[np.int32]
-    """Nuclei; ids with gaps."""
+    """Label image of the nuclei; the ids have gaps."""
     adata: ad.AnnData
-    """Measurements of each nucleus, and its annotated type."""
+    """Measurements of each nucleus, and the annotated type."""
 
 
 @dataclass
@@ -92,30 +93,31 @@ class _Cells:
     kind: NDArray[np.intp]
     """(n,) index into `TYPES`."""
     angle: NDArray[np.float64]
-    """(n,) of the long axis, from the x axis to the y axis."""
+    """(n,) direction of the long axis in radians, from the x axis to the y axis."""
 
 
 def section(size: int = 1024, seed: int = 0) -> Section:
-    """Grow a tissue section: tumour nests in stroma, with vessels and immune infiltrates.
+    """Return a tissue section: tumour nests in stroma, with vessels and immune infiltrates.
 
-    Types are annotated with two or three errors in a hundred cells (``obs["cell_type"]``; the truth
-    is ``obs["true_type"]``). Cells are measured in the image, so the signal of neighbours spills
-    over, and some stain faintly. A few fragments of nuclei have no row in the table, a few rows
-    have no nucleus in the label image, rows are in no order, and ids have gaps.
+    2.5 % of the cells have a wrong type in ``obs["cell_type"]``; the true types are in
+    ``obs["true_type"]``. The cells are measured in the image, so the values include signal of
+    neighbouring cells, and some cells have weak staining. A few fragments of nuclei have no row in
+    the table, a few rows have no nucleus in the label image, the rows are in random order, and the
+    ids have gaps.
 
     Parameters
     ----------
     size
-        Side of the image in pixels of half a micron.
+        Width and height of the image in pixels of half a micron.
     seed
-        The same seed gives the same section.
+        Seed of the random generator.
     """
     rng = np.random.default_rng(seed)
     nests = _clouds(rng, size, 46)
     cells = _place(rng, nests)
     distance, owner = _outline(rng, cells, size)
     images = _stain(rng, cells, nests, distance, owner)
-    # As in a filtered segmentation: in the order of the scan, with gaps.
+    # The ids increase from top to bottom and have gaps, as after a segmentation with a filter.
     n = len(cells.kind)
     ids = np.sort(rng.choice(np.arange(1, int(1.08 * n) + 2), n, replace=False))
     labels = np.where(distance < 0, np.append(ids, 0)[owner], 0).astype(np.int32)
@@ -126,7 +128,7 @@ def section(size: int = 1024, seed: int = 0) -> Section:
 
 
 def _clouds(rng: np.random.Generator, size: int, scale: float) -> Field:
-    """Smooth noise of unit variance with features of the given scale in pixels."""
+    """Return (size, size) smooth noise of variance 1 with structures of ``scale`` pixels."""
     step = max(1, int(scale / 6))
     coarse = rng.standard_normal((size // step + 8,) * 2, dtype=np.float32)
     coarse = ndimage.gaussian_filter(coarse, scale / step)
@@ -141,7 +143,7 @@ def _place(rng: np.random.Generator, nests: Field) -> _Cells:
     tries = rng.uniform(0, size, (n_tries, 2))
     y, x = tries.astype(int).T
     slope: Any = np.gradient(ndimage.gaussian_filter(nests, 3))
-    # Cells of the stroma lie along the nests.
+    # Cells of the stroma are parallel to the borders of the nests.
     angle = np.arctan2(slope[0][y, x], slope[1][y, x]) + np.pi / 2 + rng.normal(0, 0.35, n_tries)
     kind = _draw_kinds(rng, nests, y, x)
     angle = np.where(kind == TYPES.index("tumor"), rng.uniform(0, np.pi, n_tries), angle)
@@ -183,7 +185,7 @@ def _draw_kinds(
 def _vessels(
     rng: np.random.Generator, nests: Field
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Cells that line vessels in the stroma, their angles, and where the vessels are open."""
+    """Return positions and angles of the cells around vessels, and a mask of the vessels."""
     size = len(nests)
     free = nests + 0.3 * _clouds(rng, size, 30)
     grid = np.mgrid[:size, :size].astype(np.float32)
@@ -211,7 +213,7 @@ def _vessels(
 
 
 def _spread(position: NDArray[np.float64], spacing: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Indices of those that keep their distance from all before them."""
+    """Return the indices of the positions that keep their distance from all kept before them."""
     pairs = cKDTree(position).query_pairs(spacing.max(), output_type="ndarray")
     apart = np.linalg.norm(position[pairs[:, 0]] - position[pairs[:, 1]], axis=1)
     pairs = pairs[apart < spacing[pairs].mean(axis=1)]
@@ -225,7 +227,7 @@ def _spread(position: NDArray[np.float64], spacing: NDArray[np.float64]) -> NDAr
 
 
 def _outline(rng: np.random.Generator, cells: _Cells, size: int) -> tuple[Field, NDArray[np.intp]]:
-    """Distance of each pixel from the nearest nucleus, negative inside, and whose that is."""
+    """Return each pixel's distance from the nearest nucleus, negative inside, and its index."""
     distance = np.full((size, size), np.inf, dtype=np.float32)
     owner = np.full((size, size), -1, dtype=np.intp)
     stretch = rng.lognormal(0, 0.11, (len(cells.kind), 2))
@@ -233,8 +235,8 @@ def _outline(rng: np.random.Generator, cells: _Cells, size: int) -> tuple[Field,
     for i, (middle, kind) in enumerate(zip(cells.position, cells.kind, strict=True)):
         shape = KINDS[TYPES[kind]]
         a, b = np.array(shape.nucleus) * stretch[i]
-        low = np.maximum(middle.astype(int) - REACH, 0)
-        high = np.minimum(middle.astype(int) + REACH + 1, size)
+        low = np.maximum(middle.astype(int) - MAX_RADIUS, 0)
+        high = np.minimum(middle.astype(int) + MAX_RADIUS + 1, size)
         window = slice(low[0], high[0]), slice(low[1], high[1])
         dy = np.arange(low[0], high[0], dtype=np.float32)[:, None] - middle[0]
         dx = np.arange(low[1], high[1], dtype=np.float32)[None] - middle[1]
@@ -264,12 +266,12 @@ def _stain(
     width = np.array([kind.cytoplasm for kind in KINDS.values()])[cells.kind]
     faint = np.array([kind.faint for kind in KINDS.values()])[cells.kind]
     width = np.append(width * rng.lognormal(0, 0.15, n), 0).astype(np.float32)[owner]
-    # One grain for all channels, since it is that of the tissue.
+    # All channels have the same grain, because it is a property of the tissue.
     grain = _clouds(rng, size, 1.3)
     coarse_grain = _clouds(rng, size, 2.6)
     vital = rng.lognormal(0, 0.18, n)
     stroma = 1 / (1 + np.exp(6 * (nests - 0.1)))
-    # Fibres lie along the nests, as the fibroblasts do.
+    # Fibres are parallel to the borders of the nests, like the fibroblasts.
     fibers = np.interp(
         24 * nests + 0.5 * _clouds(rng, size, 8), np.arange(-200, 200), rng.random(400)
     ) ** 2 * np.clip(1 + 0.5 * coarse_grain, 0, None)
@@ -304,7 +306,7 @@ def _stain(
 
 
 def _expose(rng: np.random.Generator, signal: Field, stroma: Field) -> NDArray[np.uint16]:
-    """Image of a camera with twelve bits: blur, haze, autofluorescence and noise."""
+    """Return a 12-bit camera image of a signal, with blur, haze, autofluorescence and noise."""
     sharp = ndimage.gaussian_filter(signal, 1.1)
     haze = ndimage.zoom(ndimage.gaussian_filter(sharp[::4, ::4], 2.5), 4, order=1)
     seen = 1500 * (0.85 * sharp + 0.15 * haze[: len(sharp), : len(sharp)]) + 60 + 45 * stroma
@@ -320,11 +322,11 @@ def _measure(
     ids: NDArray[np.intp],
     types: NDArray[np.str_],
 ) -> ad.AnnData:
-    """Measure what a segmentation program would: nuclei, and a ring around each."""
+    """Return measurements of each nucleus, and of a ring of 3 pixels around it."""
     gap, nearest = ndimage.distance_transform_edt(labels == 0, return_indices=True)
     ring = np.where((gap > 0) & (gap <= 3), labels[tuple(nearest)], 0)
     area = np.bincount(labels.ravel(), minlength=ids[-1] + 1)[ids]
-    # Fragments are no cells.
+    # Fragments of nuclei are left out.
     measured = rng.permutation(np.flatnonzero(area >= 50))
     ids, area, types = ids[measured], area[measured], types[measured]
 
@@ -373,10 +375,10 @@ def _measure(
 
 
 def write(made: Section, path: Path) -> None:
-    """Write a section to a compressed file of some 1.5 MB.
+    """Write a section to a compressed file of about 1.5 MB.
 
-    Noise does not compress: the images are smoothed, and rounded to `LEVELS`. The table stays that
-    of the images before.
+    The images are smoothed and rounded to `LEVELS`, because noise cannot be compressed. The table
+    has the measurements in the original images.
     """
     stack = np.stack(list(made.images.values())).astype(np.float32)
     smooth = ndimage.gaussian_filter(stack, (0, SMOOTH, SMOOTH))
@@ -402,5 +404,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path", nargs="?", type=Path, default=FILE)
+    parser.add_argument("path", nargs="?", type=Path, default=FILE, help="file to write")
     write(section(), parser.parse_args().path)

@@ -1,7 +1,9 @@
-"""Go through the plugin on the sample tissue and take the pictures of the tutorial.
+"""Use the plugin on the sample tissue and take the pictures of the tutorial.
 
-``xvfb-run -a -s '-screen 0 1600x1000x24' python examples/tour.py docs/images`` writes
-``tour-*.png`` and ``unfolding.gif``: the map unfolding beside the tissue.
+    xvfb-run -a -s '-screen 0 1600x1000x24' python examples/tour.py docs/images
+
+writes ``tour-*.png``, and ``unfolding.gif``, an animation of the map during the training beside the
+tissue.
 """
 
 from __future__ import annotations
@@ -23,16 +25,19 @@ from centroid_encoder.viewer import CentroidEncoderWidget
 SIZE = 1500, 950
 SMALL = 900, 570
 FRAME = 150
-"""Milliseconds that a frame of the animation is shown."""
+"""Milliseconds for which a frame of the animation is shown."""
 STILL = 2500
-"""Milliseconds that its last frame is."""
+"""Milliseconds for which its last frame is shown."""
 COLORS = 128
+"""Number of colours of the animation."""
 
 
 def main() -> None:
-    """Open, train, colour, select, check, relabel; a picture after each."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("folder", type=Path)
+    """Open the sample, train, colour and select cells, with a picture after each step."""
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("folder", type=Path, help="folder for the pictures")
     folder: Path = arguments.parse_args().folder
     folder.mkdir(exist_ok=True, parents=True)
 
@@ -62,13 +67,14 @@ def main() -> None:
 
 
 def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray[np.uint8]]:
-    """Train; return a picture of the window for each new drawing of the map."""
+    """Train, and return a picture of the window after each change of the map."""
     widget.train()
     frames: list[NDArray[np.uint8]] = []
     still = window(viewer)
     while widget.training is not None:
         wait(200)
-        # Only the parts that change: a picture of the whole window takes as long as an epoch.
+        # A picture of the whole window takes as long as an epoch, so only the parts that change
+        # are pasted into the first picture.
         frame = still.copy()
         for part in (widget.map, widget.trainer.progress, widget.message):
             paste(frame, part, viewer)
@@ -78,7 +84,7 @@ def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray
 
 
 def paste(frame: NDArray[np.uint8], part: QWidget, viewer: napari.Viewer) -> None:
-    """Put a picture of a part of the window into the frame."""
+    """Paste a picture of a widget into a picture of the window, if the widget is visible."""
     if not part.isVisible():
         return
     pixels = qimage_to_array(part.grab().toImage())[..., :3]
@@ -94,14 +100,14 @@ def window(viewer: napari.Viewer) -> NDArray[np.uint8]:
 
 
 def write(pixels: NDArray[np.uint8], path: Path) -> None:
-    """Save a picture in 256 colours: a quarter of the size without visible difference."""
+    """Save a picture in 256 colours, which need a quarter of the space and look the same."""
     image = Image.fromarray(pixels).quantize(256, dither=Image.Dither.NONE)
     image.save(path, optimize=True)
     print(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 def animate(frames: list[NDArray[np.uint8]], path: Path) -> None:
-    """Save pictures as an animation, in the colours of the last."""
+    """Save pictures as an animation, in the colours of the last picture."""
     small = [Image.fromarray(frame).resize(SMALL, Image.Resampling.LANCZOS) for frame in frames]
     palette = small[-1].quantize(COLORS)
     shown = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
@@ -113,7 +119,7 @@ def animate(frames: list[NDArray[np.uint8]], path: Path) -> None:
 
 
 def wait(milliseconds: int) -> None:
-    """Run the event loop of napari for a while."""
+    """Run the event loop of napari for some milliseconds."""
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()

@@ -1,13 +1,13 @@
-"""How many cases the tests draw that take as many as they are given."""
+"""Number of random cases in the long tests."""
 
 from __future__ import annotations
 
 import os
 
 SHARE = float(os.environ.get("CE_CASES", "1"))
-"""Of the cases of a long test; the environment variable ``CE_CASES`` says how large."""
+"""Share of the cases of a long test that run, from the environment variable ``CE_CASES``."""
 
 
 def cases(n: int) -> int:
-    """Return how many of n cases are to be run: at least one."""
+    """Return the number of cases to run out of n, at least 1."""
     return max(1, round(n * SHARE))

@@ -1,4 +1,4 @@
-"""What the tests share: one thread, no display, small data sets, and a bit-for-bit comparison."""
+"""Settings and fixtures of all tests: one thread, no display, small data sets, a comparison."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from scipy import sparse
 import centroid_encoder as ce
 
 matplotlib.use("Agg")
-# A process has one Qt binding: `QT_API=pyqt6 make test ARGS=tests/viewer` takes the other one. Set
-# before anything imports qtpy, and for pytest-qt, which goes by a variable of its own.
+# A process can use one Qt binding; `QT_API=pyqt6 make test ARGS=tests/viewer` selects the other.
+# The variables must be set before any import of qtpy. pytest-qt has its own variable.
 os.environ["PYTEST_QT_API"] = os.environ.setdefault("QT_API", "pyside6")
-# The workers of pytest-xdist share the cores; nets this small are fastest on one thread anyway.
+# The workers of pytest-xdist share the cores, and such small networks are fastest on one thread.
 torch.set_num_threads(1)
 
 
@@ -37,13 +37,13 @@ def _close_figures() -> Iterator[None]:
 
 @pytest.fixture
 def fast() -> ce.CentroidEncoder:
-    """Model for tests that are not about accuracy."""
+    """Model that trains quickly, for tests that do not check accuracy."""
     return ce.CentroidEncoder(hidden=(16,), max_epochs=5)
 
 
 @pytest.fixture
 def squeezed() -> ce.CentroidEncoder:
-    """The same with a bottleneck, whose one network says the places of training samples, too."""
+    """The same with a bottleneck: one network places the training samples as well."""
     return ce.CentroidEncoder(placement="bottleneck", hidden=(16,), max_epochs=5)
 
 
@@ -52,7 +52,7 @@ MakeCells = Callable[..., ad.AnnData]
 
 @pytest.fixture
 def make_cells() -> MakeCells:
-    """Factory of cells in noisy groups, labeled by group in ``obs["cell_type"]``."""
+    """Return a function that makes cells in noisy groups, with labels in ``obs["cell_type"]``."""
 
     def make(
         n_classes: int = 3,
@@ -88,9 +88,10 @@ def _embedded() -> dict[bytes, ad.AnnData]:
 
 @pytest.fixture
 def embed(make_cells: MakeCells, _embedded: dict[bytes, ad.AnnData]) -> Callable[..., ad.AnnData]:
-    """Factory of cells with an embedding whose classes overlap; takes what either step takes.
+    """Return a function that makes cells with an embedding whose classes overlap.
 
-    Each training runs once in a session; every call returns a copy.
+    It has the options of `make_cells`, the number of unlabeled cells, and those of
+    `tl.centroid_encoder`. Each training runs once in a test run; each call returns a copy.
     """
 
     def make(
@@ -124,13 +125,13 @@ def _pbmc() -> ad.AnnData:
 
 @pytest.fixture
 def pbmc(_pbmc: ad.AnnData) -> ad.AnnData:
-    """700 real cells that scanpy ships, ten types in ``obs["bulk_labels"]``."""
+    """The 700 real cells that scanpy ships, with ten types in ``obs["bulk_labels"]``."""
     return _pbmc.copy()
 
 
 @pytest.fixture
 def device() -> Iterator[Path]:
-    """Path of a device: a terminal, which not even an administrator can replace by a file."""
+    """Path of a terminal, a device that no user can replace by a file."""
     ends = os.openpty()
     yield Path(os.ttyname(ends[1]))
     for end in ends:
@@ -142,14 +143,14 @@ Unchanged = Callable[[ad.AnnData], AbstractContextManager[None]]
 
 @pytest.fixture
 def unchanged() -> Unchanged:
-    """Context manager that asserts that an AnnData comes out as it went in, bit for bit."""
+    """Return a context manager that asserts that an AnnData has the same bits after the block."""
 
     @contextmanager
     def check(adata: ad.AnnData) -> Iterator[None]:
         before = frozen(adata)
         yield
         after = frozen(adata)
-        # Part by part: a difference between two wholes would be unreadable.
+        # Parts are compared one by one, because a difference of all parts would be unreadable.
         assert after.keys() == before.keys()
         for part, value in before.items():
             assert after[part] == value, f"{part} has changed"
@@ -158,13 +159,13 @@ def unchanged() -> Unchanged:
 
 
 def frozen(value: Any) -> Any:
-    """Return a deep copy made of plain values, which compare with ``==`` bit for bit."""
+    """Return a deep copy of plain values; ``==`` compares two such copies bit for bit."""
     if isinstance(value, ad.AnnData):
         parts = ("obs", "var", "obsm", "varm", "layers", "obsp", "varp", "uns")
         X = value.X
         return {
             "state": (value.shape, value.is_view, value.isbacked, value.raw is None),
-            # The file of a matrix on disk must stay as it is.
+            # The file of a matrix on disk must not change.
             "X": Path(value.filename).read_bytes() if value.isbacked else frozen(X),
             **{part: frozen(getattr(value, part)) for part in parts},
         }

@@ -1,4 +1,4 @@
-"""A matrix that is read by rows, as data on disk are."""
+"""A matrix that is read by rows, like data on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from centroid_encoder.core.matrix import Lazy, Matrix
 
 
 class StoredRows(Lazy):
-    """Rows of a dense or CSR matrix; it accepts only what `Lazy` allows as an index."""
+    """A dense or CSR matrix that accepts only the indices of `Lazy`, and counts the rows read."""
 
     def __init__(self, X: Matrix) -> None:
         self.X, self.shape, self.dtype = X, X.shape, X.dtype

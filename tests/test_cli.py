@@ -1,4 +1,4 @@
-"""The command line writes results of the functions into files; an error is one line."""
+"""The command line writes the results of the functions to files; an error is one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Working directory with cells in ``in.h5ad``, which has all parts but ``obsm``."""
+    """Working directory with cells in ``in.h5ad``, which has all parts except ``obsm``."""
     cells.obs["donor"] = pd.Categorical([f"donor{i}" for i in range(6)] * 20)
     cells.obs["number"] = pd.factorize(cells.obs["cell_type"])[0]
     cells.var["good"] = [True] * 6 + [False] * 2
@@ -72,7 +72,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def images(folder: Path) -> Path:
-    """Working directory with label images and images; two files cannot be used."""
+    """Working directory with label images and images; two files cannot be measured."""
     labels = np.kron(np.arange(6).reshape(2, 3), np.ones((4, 4), dtype=int)).astype(np.uint16)
     several = np.random.default_rng(0).integers(0, 999, (2, *labels.shape), dtype=np.uint16)
     tifffile.imwrite("nuclei.tif", labels)
@@ -91,14 +91,14 @@ def run(*arguments: object, status: int = 0) -> Result:
 
 
 def as_json(*arguments: object) -> dict[str, Any]:
-    """Results of a command with ``--json``, in one line."""
+    """Run a command with ``--json``, and return the results, which are one line."""
     text = run(*arguments, "--json").stdout
     assert text.count("\n") == 1
     return json.loads(text)
 
 
 def failure(*arguments: object, status: int = 1) -> str:
-    """Last line of the error of a command that fails and changes no file."""
+    """Run a command that fails, and return its error; it must not change files."""
     before = contents()
     result = run(*arguments, status=status)
     assert (contents(), result.stdout) == (before, "")
@@ -107,13 +107,13 @@ def failure(*arguments: object, status: int = 1) -> str:
 
 
 def contents() -> dict[Path, bytes | None]:
-    """Files and folders in the working directory."""
+    """Return the paths in the working directory and the contents of the files."""
     paths = sorted(Path().rglob("*"))
     return {path: path.read_bytes() if path.is_file() else None for path in paths}
 
 
 def as_written(adata: ad.AnnData) -> bytes:
-    """Bytes of a file with an AnnData that was written and read before."""
+    """Return the bytes of an AnnData after it was written, read and written again."""
     with tempfile.TemporaryDirectory() as folder:
         paths = Path(folder, "once.h5ad"), Path(folder, "twice.h5ad")
         adata.write_h5ad(paths[0])
@@ -221,7 +221,7 @@ def test_classes_may_be_numbers_and_a_draft_is_a_small_network(folder: Path) -> 
     assert (model.hidden, model.n_epochs_) == ((250, 100, 50), 2)
 
 
-def test_fit_as_json(folder: Path) -> None:
+def test_fit_prints_results_as_json(folder: Path) -> None:
     options = ("--layer", "counts", "--test-size", 0)
     result = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", *options, "--json", "--quiet")
 
@@ -231,7 +231,7 @@ def test_fit_as_json(folder: Path) -> None:
     head = {"command": "fit", "version": ce.__version__, "input": "in.h5ad", "model": None}
     assert head.items() <= found.items()
     assert found["classes"] == ["type 0", "type 1", "type 2"]
-    # JSON has no NaN, which is the error if no cell was held out.
+    # Without held-out cells the error is NaN, which JSON cannot represent.
     assert found["quality"]["test"]["knn_error"] is None
     stored = ad.read_h5ad("out.h5ad").uns["ce"]["quality"]
     assert found["quality"]["train"] == dict(stored["train"])
@@ -243,7 +243,7 @@ def test_fit_as_json(folder: Path) -> None:
 # Files
 
 
-def test_stores_are_read_and_written_like_files(folder: Path) -> None:
+def test_zarr_stores_are_read_and_written_like_files(folder: Path) -> None:
     cells = ad.read_h5ad("in.h5ad")
     for version in (2, 3):
         with ad.settings.override(zarr_write_format=version):
@@ -381,7 +381,7 @@ def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None
     assert result.stdout.endswith(f"Wrote {output}\n")
 
 
-def test_a_time_series(images: Path) -> None:
+def test_measure_a_time_series(images: Path) -> None:
     frames = ("measure", "frames.tif", "-o", "cells.h5ad")
     found = as_json(*frames, "--time-series")
     assert (found["n_obs"], found["spacing"], found["warnings"]) == (10, [1, 1], [])
@@ -402,7 +402,7 @@ def test_a_time_series(images: Path) -> None:
         ("nuclei.tif dapi.npy ./dapi.npy", "two images have the same name"),
     ],
 )
-def test_images_that_cannot_be_measured(arguments: str, text: str, images: Path) -> None:
+def test_images_that_cannot_be_measured_are_errors(arguments: str, text: str, images: Path) -> None:
     assert text in failure("measure", *arguments.split(), "-o", "cells.h5ad")
 
 
@@ -423,7 +423,7 @@ def test_images_that_cannot_be_measured(arguments: str, text: str, images: Path)
         ("measure in.h5ad -o out.h5ad --spacing a", "'a' is no number"),
     ],
 )
-def test_wrong_usage(command: str, text: str, folder: Path) -> None:
+def test_wrong_usage_is_an_error(command: str, text: str, folder: Path) -> None:
     for name in ("link.safetensors", "link.pdf", "link.npy"):
         Path(name).symlink_to("in.h5ad")
     Path("out.csv").symlink_to("out.h5ad")
@@ -440,7 +440,7 @@ def test_wrong_usage(command: str, text: str, folder: Path) -> None:
         ("--layer gap", 'missing="drop"', "missing"),
     ],
 )
-def test_an_error_as_json(options: str, text: str, parameter: str, folder: Path) -> None:
+def test_errors_are_printed_as_json(options: str, text: str, parameter: str, folder: Path) -> None:
     command = ("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--json", "-q", *options.split())
 
     result = run(*command, status=1)
@@ -453,7 +453,7 @@ def test_an_error_as_json(options: str, text: str, parameter: str, folder: Path)
     assert os.listdir() == ["in.h5ad"]
 
 
-def test_files_that_cannot_be_read(folder: Path) -> None:
+def test_files_that_cannot_be_read_are_errors(folder: Path) -> None:
     Path("text.h5ad").write_text("cells")
     Path("truncated.h5ad").write_bytes(Path("in.h5ad").read_bytes()[:3000])
     shutil.copy("in.h5ad", "part.h5ad")
@@ -471,7 +471,7 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_leave_nothing(number: signal.Signals, folder: Path) -> None:
+def test_a_signal_ends_a_command_without_new_files(number: signal.Signals, folder: Path) -> None:
     command = ("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--max-epochs", "1000000")
     working = subprocess.Popen(
         [sys.executable, "-m", "centroid_encoder", *command],

@@ -46,7 +46,7 @@ def iris() -> Data:
 
 @pytest.fixture(scope="module")
 def models(iris: Data) -> dict[str, ce.CentroidEncoder]:
-    """Fitted models by placement. A test must copy a model before it changes it."""
+    """Fitted models of each placement. A test must copy a model before it changes the model."""
     options: dict[str, Any] = {
         "voronoi": {},
         "bottleneck": {"placement": "bottleneck", "scale": "feature", "clip": None},
@@ -62,7 +62,7 @@ def models(iris: Data) -> dict[str, ce.CentroidEncoder]:
 )
 def test_scikit_learn_checks(estimator: ce.CentroidEncoder, check: Any) -> None:
     with warnings.catch_warnings():
-        # Some checks pass column vectors, single features or unseen names, and expect a warning.
+        # Some checks expect a warning for column vectors, single features or unseen names.
         warnings.simplefilter("ignore")
         check(estimator)
 
@@ -71,10 +71,10 @@ def test_scikit_learn_checks(estimator: ce.CentroidEncoder, check: Any) -> None:
 
 
 @pytest.mark.slow
-def test_default_learns_digits_it_has_not_seen() -> None:
+def test_default_classifies_held_out_digits() -> None:
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     model = ce.CentroidEncoder(random_state=0).fit(X, y)
-    # 10 classes on 64 pixels in the plane; a linear map reaches about 40 %, chance is 10 %.
+    # With 10 classes, a linear map to the plane has a score of about 40 %, and chance is 10 %.
     assert model.score(X_test, y_test) > 0.93
     assert np.mean(model.predict_voronoi(X_test) == y_test) > 0.90
     draft = ce.CentroidEncoder.from_recipe("draft", random_state=0).fit(X, y)
@@ -92,7 +92,7 @@ def test_attributes_and_decisions_follow_their_formulas(iris: Data, models: Any)
     assert model.n_epochs_ == 15 == len(pd.DataFrame(model.history_))
     assert model.history_["loss"][-1] < model.history_["loss"][0]
     assert_array_equal(model.get_feature_names_out(), ["centroidencoder0", "centroidencoder1"])
-    # The decision is the nearest centroid of the reconstruction, up to one factor.
+    # The distances are those of the reconstructions to the centroids, up to one factor.
     back, centroids = (
         (values - X.mean(axis=0)) / X.std(axis=0)
         for values in (model.inverse_transform(embedding), model.centroids_)
@@ -124,7 +124,7 @@ def test_features_without_relation_to_the_classes_get_little_weight() -> None:
     X = np.column_stack([rng.normal(size=(600, 50)), 3.0 * y + rng.normal(size=600)])
     weights = quick(n_networks=1).fit(X, y).feature_weights_
     assert weights[-1] > 5 * weights[:-1].max()
-    assert (weights[:-1] == 0).mean() > 0.3  # ε² is negative for about half of the noise
+    assert (weights[:-1] == 0).mean() > 0.3  # ε² is negative for about half of the noisy features
     one = quick(max_features=1).fit(X, y)
     assert_array_equal(np.flatnonzero(one.feature_weights_), [50])
     changed = X.copy()
@@ -148,7 +148,7 @@ def test_same_map_from_any_container(container: Any, iris: Data, models: Any) ->
     assert_allclose(found, models["voronoi"].transform(X), atol=2e-3)
 
 
-def test_works_in_pipeline_grid_search_and_cross_validation(iris: Data) -> None:
+def test_pipeline_grid_search_and_cross_validation(iris: Data) -> None:
     X, y = iris
     pipeline = make_pipeline(FunctionTransformer(np.log1p), quick(max_epochs=60))
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.85
@@ -171,7 +171,7 @@ def test_classes_keep_their_type_and_their_order_does_not_matter(labels: list[An
     assert_array_equal(other.transform(X), model.transform(X))
 
 
-def test_compactness_keeps_classes_together(iris: Data) -> None:
+def test_compactness_reduces_the_spread_within_classes(iris: Data) -> None:
     (X, y), shares = iris, []
     for compactness in (0.0, 1.0):
         z = quick(placement="bottleneck", compactness=compactness).fit_transform(X, y)
@@ -196,7 +196,7 @@ def test_validation_samples_only_calibrate(iris: Data) -> None:
     assert one.calibration_ == again.calibration_
 
 
-def test_calibrated_probabilities_are_those_of_new_samples() -> None:
+def test_calibrated_probabilities_match_the_accuracy_on_new_samples() -> None:
     rng, codes = np.random.default_rng(0), np.arange(6000) % 2
     X, y = rng.normal(size=(6000, 4)) + codes[:, None], np.where(codes, "b", "a")
     model = quick(n_networks=1, dropout=0.0, weight_decay=0.0, max_epochs=60).fit(X[:150], y[:150])
@@ -252,7 +252,7 @@ def test_the_same_seed_gives_the_same_bits_in_this_and_other_processes(iris: Dat
 def global_states() -> tuple[bytes, ...]:
     return (
         pickle.dumps(random.getstate()),
-        pickle.dumps(np.random.get_state()),  # noqa: NPY002 - it is what must not change
+        pickle.dumps(np.random.get_state()),  # noqa: NPY002 - it must not change
         torch.get_rng_state().numpy().tobytes(),
     )
 
@@ -261,7 +261,7 @@ def global_states() -> tuple[bytes, ...]:
 @pytest.mark.parametrize(
     "params", [{}, {"placement": "bottleneck", "pretrain_epochs": 1, "merge_epochs": 1}]
 )
-def test_global_random_states_are_neither_read_nor_changed(
+def test_global_random_states_do_not_change(
     seed: Any, params: Any, iris: Data, tmp_path: Any
 ) -> None:
     before = global_states()
@@ -343,12 +343,12 @@ def test_a_stop_before_the_end_of_the_first_epoch_changes_nothing(
         ),
     ],
 )
-def test_wrong_parameters_are_named(params: Any, words: str, iris: Data) -> None:
+def test_errors_name_the_wrong_parameter(params: Any, words: str, iris: Data) -> None:
     with pytest.raises(ValueError, match=words):
         quick(**params).fit(*iris)
 
 
-def test_labels_that_do_not_fit(iris: Data, models: Any) -> None:
+def test_labels_that_do_not_fit_the_data_or_the_map_are_errors(iris: Data, models: Any) -> None:
     (X, y), model = iris, copy.deepcopy(models["voronoi"])
     for dtype in ("string", "category", object):
         labels = pd.Series(y, dtype=dtype)

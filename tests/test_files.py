@@ -17,32 +17,34 @@ posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("name", "error", "message"),
     [
         ("new.txt", ValueError, "the name must end in .csv or .tsv; got 'new.txt'"),
         ("nowhere/new.csv", FileNotFoundError, "there is no folder .*nowhere; choose another"),
         ("folder.csv", IsADirectoryError, "folder.csv is a folder; choose another name"),
     ],
 )
-def test_a_file_that_may_not_be_written(
-    name: str, error: type[Exception], said: str, tmp_path: Path
+def test_targets_that_cannot_be_files_are_errors(
+    name: str, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         check_target(tmp_path / name, ".csv", ".tsv")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (PermissionError(errno.EACCES, "Permission denied"), "there may not be written to; choose"),
         (OSError(errno.ENOSPC, "No space left on device"), "a.csv was not written: No space left"),
         (RuntimeError("no reason"), "a.csv was not written: no reason$"),
     ],
 )
-def test_the_reason_why_a_file_was_not_written(error: OSError | RuntimeError, said: str) -> None:
+def test_the_error_states_why_a_file_was_not_written(
+    error: OSError | RuntimeError, message: str
+) -> None:
     kind = PermissionError if isinstance(error, PermissionError) else OSError
-    with pytest.raises(kind, match=said), writing(Path("there", "a.csv")):
+    with pytest.raises(kind, match=message), writing(Path("there", "a.csv")):
         raise error
 
 
@@ -129,14 +131,14 @@ def test_a_device_behind_a_link_is_not_replaced(device: Path, tmp_path: Path) ->
         check_target(path, ".safetensors")
 
 
-def test_too_little_space_is_an_error_before_the_work(
+def test_too_little_space_is_an_error_before_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=3_000_000))
-    said = r"the disk is too full: about 5\.0 MB are needed, and 3\.0 MB are free"
-    with pytest.raises(OSError, match=said), replacing(path, 5_000_000):
+    message = r"the disk is too full: about 5\.0 MB are needed, and 3\.0 MB are free"
+    with pytest.raises(OSError, match=message), replacing(path, 5_000_000):
         pytest.fail("there is too little space")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
@@ -144,7 +146,7 @@ def test_too_little_space_is_an_error_before_the_work(
 
 @posix
 @pytest.mark.parametrize(
-    ("outputs", "said"),
+    ("outputs", "message"),
     [
         (["in"], "in is an input"),
         (["new", "link"], "link is an input"),
@@ -153,10 +155,10 @@ def test_too_little_space_is_an_error_before_the_work(
     ],
 )
 def test_outputs_must_be_different_files(
-    outputs: list[str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outputs: list[str], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in").touch()
     Path("link").symlink_to("in")
-    with nullcontext() if said is None else pytest.raises(ValueError, match=said):
+    with nullcontext() if message is None else pytest.raises(ValueError, match=message):
         check_distinct(outputs, ["in"])

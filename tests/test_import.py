@@ -48,7 +48,7 @@ print(*{"qtpy", "PySide6", "PyQt6", "PyQt5", "napari"} & set(sys.modules))
 
 
 def test_a_training_does_not_import_the_compiler_of_torch():
-    """The optimisers of torch import it, which would delay the first picture by a second."""
+    """The optimisers of torch import the compiler, which takes a second."""
     code = """
 import sys, numpy as np, centroid_encoder as ce
 X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3

@@ -23,7 +23,7 @@ ESTIMATOR = {
     *("fit", "transform", "inverse_transform", "predict", "predict_proba", "predict_voronoi"),
     *("calibrate", "fit_novelty", "novelty", "decoder_distances", "save", "from_recipe"),
 }
-# Names for tl and the viewer. They have docstrings, but may change in any release.
+# Names that tl and the viewer use. They have docstrings, but may change in any release.
 ESTIMATOR_FOR_DEVELOPERS = {
     *("calibration_", "fit_codes", "fitted_map", "from_state"),
     *("set_fit_request", "set_score_request", "to_state"),

@@ -1,4 +1,4 @@
-"""Names, defaults and help of parameters, for the forms."""
+"""Names, defaults and help of parameters, which the widget's forms use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_parameter_is_found_and_documented(name: str) -> None:
         assert not parameter.doc.startswith("As in")
 
 
-def test_hints() -> None:
+def test_defaults_choices_and_types_of_parameters() -> None:
     found = parameters("tl.centroid_encoder")
     assert found["label_key"].default is inspect.Parameter.empty
     assert found["missing"].choices == ("error", "drop", "mean")
@@ -33,13 +33,13 @@ def test_hints() -> None:
     assert parameters("pl.voronoi")["regions"].choices == ("voronoi", "decoder")
 
 
-def test_a_reference_to_another_function_stands_for_its_entry() -> None:
+def test_a_reference_to_another_function_is_replaced_by_its_help() -> None:
     ours, theirs = parameters("tl.cross_validate"), parameters("tl.centroid_encoder")
     for name in ("n_components", "use_rep", "missing", "device"):
         assert ours[name].doc == theirs[name].doc
 
 
-def test_help_is_plain_text() -> None:
+def test_help_has_no_markup() -> None:
     doc = 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1).'
     assert plain(doc) == 'Size of Path in "pt". With palette, in [0, 1).'
     assert plain("``x`` and `y_z`") == "x and y_z"

@@ -42,7 +42,9 @@ def test_after_a_failure_the_old_store_is_unchanged(
         ("n" * 300 + ".zarr", OSError),
     ],
 )
-def test_targets_that_may_not_be_written(name: str, error: type[Exception], tmp_path: Path) -> None:
+def test_targets_that_cannot_be_stores_are_errors(
+    name: str, error: type[Exception], tmp_path: Path
+) -> None:
     (tmp_path / "folder.zarr").mkdir()
     with pytest.raises(error):
         check_store_target(tmp_path / name)

@@ -1,4 +1,4 @@
-"""The number of threads of torch in a test."""
+"""A context manager that sets the number of threads of torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Set the number of threads of torch within a block."""
+    """Set the number of threads of torch to n within a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

@@ -1,7 +1,7 @@
-"""The rivals that kept libraries offer, at the settings of these libraries, and all by name.
+"""Rivals from maintained libraries with their default settings, and the tables of all rivals.
 
-All take features in the units of ``X``: standardising is the caller's business. Those written from
-their papers are in `spectral`, `posteriors` and `neighbors`.
+No rival here standardises its features; the caller does. The rivals that are written from their
+papers are in the other modules.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from benchmarks.rivals.spectral import (
 
 
 def pca(n_components: int = 2, random_state: int | None = None) -> Inductive:
-    """Principal component analysis; looks at no labels."""
+    """Return principal component analysis, which is unsupervised."""
     model: Inductive = PCA(n_components, random_state=random_state)
     return model
 
 
 def nca(n_components: int = 2, random_state: int | None = None) -> Inductive:
-    """Neighbourhood component analysis (Goldberger et al. 2004): linear, as in the paper's table.
+    """Return linear neighbourhood components analysis (Goldberger et al. 2004).
 
-    scikit-learn starts from LDA, or from PCA where there are too few classes.
+    scikit-learn starts from LDA, or from PCA if there are too few classes.
     """
     model: Inductive = NeighborhoodComponentsAnalysis(
         n_components, max_iter=200, random_state=random_state
@@ -69,8 +69,8 @@ def nca(n_components: int = 2, random_state: int | None = None) -> Inductive:
 class DiscriminantAnalysis(BaseEstimator):
     """Fisher's linear discriminant analysis, always with ``n_components`` columns.
 
-    M classes span at most M − 1 discriminant directions. The columns that are missing, one of two
-    for two classes, are filled with zeros, which changes no distance.
+    M classes have at most M − 1 discriminant directions. Columns beyond these are 0, which does not
+    change distances; this is the second column if there are two classes.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class DiscriminantAnalysis(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Project, and fill up with zeros."""
+        """Return the (n, n_components) projection of (n, d) samples."""
         Z: Array = self.model_.transform(X)[:, : self.n_components]
         return np.pad(Z, ((0, 0), (0, self.n_components - Z.shape[1])))
 
@@ -101,17 +101,17 @@ class DiscriminantAnalysis(BaseEstimator):
 
 @contextmanager
 def _broken_graphs_allowed() -> Iterator[None]:
-    """Be silent about a neighbour graph in parts: what becomes of it is the rival's result."""
+    """Ignore warnings about a neighbour graph in several parts, which is part of the method."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of connected components")
         warnings.filterwarnings("ignore", "Graph is not fully connected")
-        # scikit-learn joins the parts by way of a sparse format that is slow to change.
+        # scikit-learn joins the parts in a sparse format that is slow to change.
         warnings.filterwarnings("ignore", "Changing the sparsity structure")
         yield
 
 
 class GeodesicMap(BaseEstimator):
-    """Isomap (Tenenbaum et al. 2000) of scikit-learn; looks at no labels.
+    """Isomap (Tenenbaum et al. 2000) of scikit-learn, unsupervised.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ class GeodesicMap(BaseEstimator):
 
 
 class JointEmbedding(BaseEstimator):
-    """An unsupervised method without a map: training and test points are embedded together.
+    """An unsupervised method that cannot place new points.
 
-    Transductive: the test points take part, no label does. There is no `transform` on purpose.
+    It embeds training and test points together, without labels. Therefore it has no `transform`.
 
     Parameters
     ----------
@@ -196,14 +196,14 @@ class UniformManifold(BaseEstimator):
         """Fit to data, and to labels if supervised."""
         from umap import UMAP  # slow to import
 
-        # A seed allows one job only; asking for it prevents a warning about that.
+        # With a seed, UMAP runs one job, and warns if more are allowed.
         self.model_ = UMAP(
             n_components=self.n_components, random_state=self.random_state, n_jobs=1
         ).fit(X, LabelEncoder().fit_transform(y) if self.supervised else None)
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points with the training points fixed."""
+        """Place new points; the training points do not move."""
         return np.asarray(self.model_.transform(X), dtype=np.float64)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -212,7 +212,7 @@ class UniformManifold(BaseEstimator):
 
 
 Rival = Callable[[int | None], Inductive | Transductive]
-"""Makes a rival for the plane from a seed."""
+"""Function of a seed that returns a rival with two components."""
 
 SUPERVISED: dict[str, Rival] = {
     "supervised UMAP": lambda seed: UniformManifold(supervised=True, random_state=seed),

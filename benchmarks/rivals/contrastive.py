@@ -1,7 +1,7 @@
-"""Rivals with losses of contrastive and metric learning, from the libraries that keep them.
+"""Rivals with losses of contrastive and metric learning, from libraries that offer them.
 
-The papers' codes lie on a sphere, and in the plane a sphere is a circle. Here all compare codes by
-their distance in the plane, so that there is a picture.
+The codes of the papers lie on a sphere, which is a circle in two dimensions. Here the losses
+compare codes by their distance in the plane, so that the codes can fill the plane.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LibraryLoss(NoDecision):
         self.function = function
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean loss of the batch."""
+        """Return the mean loss of the batch."""
         value: Tensor = self.function(batch.code, batch.labels)
         return value
 
@@ -57,12 +57,12 @@ class SupervisedContrastive(NetworkRival):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProxyAnchor(NetworkRival):
-    """Proxy anchor loss (Kim et al. 2020), CVPR: a proxy for each class, trained along.
+    """Proxy anchor loss (Kim et al. 2020), CVPR: each class has a proxy, which is trained as well.
 
     Parameters
     ----------
     margin, sharpness
-        δ and α of the paper, with its values.
+        δ and α of the paper, with the values of the paper.
     """
 
     margin: float = 0.1
@@ -79,7 +79,7 @@ class ProxyAnchor(NetworkRival):
             loss = ProxyAnchorLoss(
                 n_classes, self.n_components, self.margin, self.sharpness, distance=distance
             )
-        # The optimiser trains the parameters of the network.
+        # The optimiser trains only parameters of the network, so the proxies become such.
         network.register_parameter("proxies", loss.proxies)
         return LibraryLoss(loss)
 
@@ -87,8 +87,8 @@ class ProxyAnchor(NetworkRival):
 class Cebra(BaseEstimator):
     """CEBRA with discrete labels (Schneider, Lee & Mathis 2023), Nature 617.
 
-    The library `cebra` at 5,000 steps of 512 samples, with its network for single samples whose
-    codes are not normalised, and Euclidean distances.
+    The library `cebra` trains 5,000 steps of 512 samples, with its network for single samples,
+    codes that are not normalised, and Euclidean distances.
 
     Parameters
     ----------
@@ -107,10 +107,10 @@ class Cebra(BaseEstimator):
     def fit(self, X: Array, y: Labels) -> Self:
         """Train the network."""
         with warnings.catch_warnings():
-            # The library uses a part of PyTorch that is deprecated.
+            # The library uses a deprecated part of PyTorch.
             warnings.simplefilter("ignore", DeprecationWarning)
             from cebra import CEBRA  # slow to import
-        # The library draws from the global generators.
+        # The library uses the global random generators.
         torch.manual_seed(self.random_state or 0)
         np.random.seed(self.random_state or 0)  # noqa: NPY002
         self.model_ = CEBRA(

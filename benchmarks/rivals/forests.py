@@ -1,4 +1,4 @@
-"""Rivals that look at the samples through a random forest, written from their papers."""
+"""Rivals that use the proximities of a random forest, written from their papers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class GapProximities:
 
         p(i, j) = 1/|S_i| Σ_{t ∈ S_i} c_j(t) · [j is in the leaf of i] / |M_i(t)|,
 
-    with S_i the trees for which i is out of bag, c_j(t) how often j is in the bootstrap sample of
-    tree t, and |M_i(t)| the size of that sample in the leaf of i. The rows sum to 1, and
-    Σ_j p(i, j) y_j is the out-of-bag vote of the forest. For new samples all trees count.
+    where S_i are the trees for which i is out of bag, c_j(t) is how many times the bootstrap sample
+    of tree t has j, and |M_i(t)| is the number of samples of this bootstrap sample in the leaf of
+    i. The rows sum to 1, and Σ_j p(i, j) y_j is the out-of-bag vote of the forest. For new samples,
+    S_i are all trees.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ class GapProximities:
         """Grow the forest."""
         self.forest.fit(X, y)
         n, leaves = len(X), self.forest.apply(X)
-        # Leaves of all trees in one row.
+        # Nodes of all trees are numbered consecutively.
         sizes = [tree.tree_.node_count for tree in self.forest.estimators_]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
         times = np.zeros(leaves.shape)
@@ -63,7 +64,7 @@ class GapProximities:
         return sparse.csr_array((values.ravel(), (rows, places.ravel())), shape=shape)
 
     def training(self) -> Array:
-        """Return the (n, n) proximities of the training samples; the diagonal is zero."""
+        """Return the (n, n) proximities of the training samples; the diagonal is 0."""
         return np.asarray((self.out_of_bag @ self.shares).todense())
 
     def new(self, X: Array) -> Array:
@@ -74,7 +75,7 @@ class GapProximities:
 
 
 def knee(values: Array) -> int:
-    """Return the index at which two straight lines fit the values best."""
+    """Return the index at which two straight lines, before and after it, fit the values best."""
 
     def misfit(part: slice) -> float:
         x, y = np.arange(len(values))[part], values[part]
@@ -85,9 +86,10 @@ def knee(values: Array) -> int:
 
 
 def diffusion_time(operator: Array, longest: int = 100) -> int:
-    """Return the knee of the von Neumann entropy of the powers of a diffusion (Moon et al. 2019).
+    """Return the number of steps of PHATE (Moon et al. 2019) for a diffusion operator.
 
-    The entropy is that of the singular values to the power t, as shares of their sum.
+    It is the `knee` of the von Neumann entropy of the powers t = 1, 2, … of the operator. The
+    entropy is that of the singular values to the power t, divided by their sum.
     """
     spectrum = linalg.svdvals(operator)
     entropies = []
@@ -102,13 +104,13 @@ class ForestPHATE(BaseEstimator):
     """RF-PHATE: PHATE on the proximities of a random forest.
 
     Rhodes, Aumon, Morin et al. (2026), "Gaining biological insights through supervised data
-    visualization", Nature Computational Science: `GapProximities`, whose diagonal is 1, are
-    symmetrised and normalised to a diffusion; with a probability of 1 − β a step goes anywhere.
-    The potentials −log of the diffusion at the time `diffusion_time` are embedded by metric
-    multidimensional scaling from classical scaling.
+    visualization", Nature Computational Science: `GapProximities`, with a diagonal of 1, are
+    symmetrised and normalised to a diffusion operator. With the probability 1 − β, a step leads to
+    any sample. The operator is raised to the power `diffusion_time`, and the rows of −log of the
+    result are embedded by metric multidimensional scaling, which starts from classical scaling.
 
-    Of more than 2,000 training samples, so many at random are embedded, the landmarks. All others,
-    and new samples, are placed at the mean of the landmarks, weighted by their proximities.
+    At most 2,000 random training samples are embedded in this way, the landmarks. All others, and
+    new samples, are placed at the mean of the landmarks, weighted by the proximities.
 
     Parameters
     ----------
@@ -150,12 +152,15 @@ class ForestPHATE(BaseEstimator):
         return self
 
     def _placed(self, proximities: Array) -> Array:
-        """Return the means of the landmarks; of all alike for a sample that is near none."""
+        """Return the weighted means of the landmarks.
+
+        A sample without proximity to any landmark is placed at the mean of all landmarks.
+        """
         near = proximities[:, self.landmarks_] + 1e-12
         return np.asarray(near @ self.places_ / near.sum(axis=1, keepdims=True))
 
     def transform(self, X: Array) -> Array:
-        """Place new samples by their proximities."""
+        """Place new samples by their proximities to the landmarks."""
         return self._placed(self.proximities_.new(X))
 
     def fit_transform(self, X: Array, y: Labels) -> Array:

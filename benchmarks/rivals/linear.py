@@ -1,4 +1,4 @@
-"""Linear rivals, written from their papers: one projection of the features to the plane."""
+"""Linear rivals, written from their papers: projections of the features on the plane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Indices = NDArray[np.intp]
 
 
 class Linear(BaseEstimator):
-    """Base of the projections: ``directions_`` is (d, n_components)."""
+    """Base of the projections; ``mean_`` is (d,) and ``directions_`` is (d, n_components)."""
 
     mean_: Array
     directions_: Array
@@ -35,7 +35,7 @@ class Linear(BaseEstimator):
         raise NotImplementedError
 
     def transform(self, X: Array) -> Array:
-        """Project."""
+        """Return the (n, n_components) projection of (n, d) samples."""
         return np.asarray((X - self.mean_) @ self.directions_)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -46,15 +46,17 @@ class Linear(BaseEstimator):
 class ScreenedPCA(BaseEstimator):
     """Supervised principal components of Bair, Hastie, Paul & Tibshirani (2006), JASA 101.
 
-    The components of the features whose score with the outcome is largest. The outcome of the paper
-    is a number or a survival time; for classes the score is the F of the analysis of variance.
+    These are the principal components of the features with the largest scores. In the paper, the
+    score measures the relation to a number or a survival time; for classes, it is the F statistic
+    of the analysis of variance.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     share
-        Share of the features that is kept. Without it, the best of five on held-out training data.
+        Share of the features that is kept. If None, the best of five shares on held-out training
+        data is used.
     random_state
         Seed of the held-out part.
     """
@@ -80,7 +82,7 @@ class ScreenedPCA(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Project."""
+        """Return the (n, n_components) projection of (n, d) samples."""
         return np.asarray(self.model_.transform(X))
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -89,7 +91,7 @@ class ScreenedPCA(BaseEstimator):
 
 
 def scatters(X: Array, y: Labels) -> tuple[Array, Array]:
-    """Return the scatter between the classes and within them, both divided by n."""
+    """Return the (d, d) scatters between the classes and within them, both divided by n."""
     codes = np.unique(y, return_inverse=True)[1]
     members = np.eye(codes.max() + 1)[codes]
     means = members.T @ X / members.sum(axis=0)[:, None]
@@ -98,7 +100,7 @@ def scatters(X: Array, y: Labels) -> tuple[Array, Array]:
 
 
 def discriminants(X: Array, y: Labels, n_components: int) -> Array:
-    """Return (d, n_components) discriminant directions, from which other methods start."""
+    """Return (d, n_components) discriminant directions, the start of other methods."""
     between, within = scatters(X, y)
     d = X.shape[1]
     within += 1e-2 * np.trace(within) / d * np.eye(d)
@@ -108,10 +110,10 @@ def discriminants(X: Array, y: Labels, n_components: int) -> Array:
 class LinearCentroidEncoder(Linear):
     """The linear centroid-encoder, which is the maximum margin criterion.
 
-    Ghosh & Kirby (2023), arXiv 2306.04622: the A with AᵀA = I that minimises Σ_i ‖c_i − A Aᵀx_i‖²
-    for centred x and the centroid c_i of the class of x_i. The sum is a constant minus
-    tr Aᵀ(C Xᵀ + X Cᵀ − X Xᵀ)A, and C Xᵀ = n S_B, so that A holds the leading eigenvectors of
-    S_B − S_W: the criterion of Li, Jiang & Zhang (2003), NIPS 16.
+    Ghosh & Kirby (2023), arXiv 2306.04622: A with AᵀA = I minimises Σ_i ‖c_i − A Aᵀx_i‖² for
+    centred x, where c_i is the centroid of the class of x_i. The sum is a constant minus
+    tr Aᵀ(C Xᵀ + X Cᵀ − X Xᵀ)A, and C Xᵀ = n S_B. Therefore A has the leading eigenvectors of
+    S_B − S_W, as the criterion of Li, Jiang & Zhang (2003), NIPS 16.
 
     Parameters
     ----------
@@ -134,9 +136,9 @@ class LinearCentroidEncoder(Linear):
 class LocalFisher(Linear):
     """Local Fisher discriminant analysis (Sugiyama 2007), JMLR 8.
 
-    Within-class pairs count by their affinity exp(−d²/σ_iσ_j), with σ_i the distance to the seventh
-    neighbour of the class; pairs of different classes count alike. The directions are scaled by
-    their eigenvalues, as the paper advises. The matrices are those of the author's own program.
+    Pairs within a class have the weight exp(−d²/σ_iσ_j), where σ_i is the distance to the seventh
+    neighbour in the class; pairs of different classes have equal weights. The directions are scaled
+    by their eigenvalues, as the paper advises. The matrices are those of the author's program.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ class LocalFisher(Linear):
 
     n_neighbors = 7
     ridge = 1e-3
-    """Share of the mean variance within classes that is added to each feature's."""
+    """Regularisation of the scatter within classes, as a share of its mean variance."""
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
@@ -168,7 +170,8 @@ class LocalFisher(Linear):
             local = members.T @ (affinity.sum(axis=1)[:, None] * members)
             local -= members.T @ affinity @ members
             within += local / count
-            # Pairs within a class count A (1/n − 1/n_c) between classes, all others 1/n.
+            # In the scatter between classes, pairs within a class have the weight A (1/n − 1/n_c),
+            # all others 1/n.
             spread = count * members.T @ members - np.outer(members.sum(0), members.sum(0))
             between += local * (1 / n - 1 / count) - spread / n
         between += n * total
@@ -183,10 +186,11 @@ class LocalFisher(Linear):
 def margin_cost(
     flat: Array, X: Array, targets: Indices, impostors: tuple[Indices, Indices], weight: float
 ) -> tuple[float, Array]:
-    """Return the cost of LMNN with the projection L = ``flat``, and its gradient.
+    """Return the cost of LMNN for the projection L = ``flat``, and its gradient.
 
-    (1 − μ) Σ_i Σ_j d²(i, j) + μ Σ_i Σ_j Σ_l max(0, 1 + d²(i, j) − d²(i, l)), over the target
-    neighbours j of i, ``targets``, and the pairs (i, l) of ``impostors``.
+    The cost is (1 − μ) Σ_i Σ_j d²(i, j) + μ Σ_i Σ_j Σ_l max(0, 1 + d²(i, j) − d²(i, l)), divided by
+    n, with μ = ``weight``. The sums are over the target neighbours j of i in the (n, k)
+    ``targets``, and over the pairs (i, l) in ``impostors``.
     """
     L = flat.reshape(X.shape[1], -1)
     pull = X[:, None] - X[targets]
@@ -208,30 +212,23 @@ def margin_cost(
 class LargeMargin(Linear):
     """Large margin nearest neighbours (Weinberger & Saul 2009), JMLR 10, of rank two.
 
-    See `margin_cost`; μ = ½ and three target neighbours as in the paper. The projection itself is
-    optimised, from the discriminant directions, and the nearest ``n_impostors`` samples of other
-    classes are found anew between ``n_rounds`` rounds of L-BFGS.
+    The cost is `margin_cost`, with μ = ½ and three target neighbours as in the paper. The
+    projection itself is optimised, starting from the discriminant directions. There are
+    ``n_rounds`` rounds of L-BFGS; before each, the nearest ``n_impostors`` samples of other classes
+    are found for each sample.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
-    n_targets
-        Target neighbours of each sample.
     random_state
         Not used: nothing is random.
     """
 
+    n_targets = 3
     n_impostors = 15
     n_rounds = 6
     weight = 0.5
-
-    def __init__(
-        self, n_components: int = 2, n_targets: int = 3, random_state: int | None = None
-    ) -> None:
-        self.n_components = n_components
-        self.n_targets = n_targets
-        self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
@@ -267,11 +264,12 @@ class LargeMargin(Linear):
 def relevance_cost(
     flat: Array, X: Array, codes: Indices, shape: tuple[int, int], ridge: float
 ) -> tuple[float, Array]:
-    """Return the cost of GMLVQ, and its gradient; ``flat`` holds Ω and the prototypes.
+    """Return the cost of GMLVQ and its gradient; ``flat`` has Ω and the prototypes.
 
-    1/n Σ_i φ(μ_i), μ_i = (d⁺ − d⁻) / (d⁺ + d⁻) of Sato & Yamada (1996) with the squared distances
-    ‖Ω(x − w)‖² to the nearest prototype of the class and of another, φ the identity. ``ridge``
-    keeps the denominator above 0. Ω is scaled to tr ΩᵀΩ = 1, since its size changes no μ_i.
+    The cost is 1/n Σ_i μ_i with μ_i = (d⁺ − d⁻) / (d⁺ + d⁻) of Sato & Yamada (1996). d⁺ and d⁻ are
+    the squared distances ‖Ω(x − w)‖² to the nearest prototype of the sample's class and of another
+    class. ``ridge`` keeps the denominator above 0. Ω is scaled to tr ΩᵀΩ = 1, because its size does
+    not change μ_i.
     """
     d, m = shape
     omega, prototypes = flat[: d * m].reshape(d, m), flat[d * m :].reshape(-1, d)
@@ -287,7 +285,7 @@ def relevance_cost(
     wrong = others[rows, nearest]
     total = right + wrong + ridge
     cost = np.mean((right - wrong) / total)
-    # Derivatives of the relative difference by both distances.
+    # Derivatives of the relative difference with respect to both distances.
     by_right, by_wrong = 2 * (wrong + ridge / 2) / total**2, -2 * (right + ridge / 2) / total**2
     slope = np.zeros_like(squared)
     slope[rows, codes] = by_right
@@ -307,10 +305,10 @@ class RelevanceLVQ(Linear):
     """Generalised matrix learning vector quantisation with a relevance matrix of rank two.
 
     Schneider, Biehl & Hammer (2009), "Adaptive relevance matrices in learning vector quantization",
-    Neural Computation 21; limited rank: Bunte et al. (2012), Neural Networks 26. See
-    `relevance_cost`. One prototype for each class, from its centroid; Ω from the discriminant
-    directions; L-BFGS optimises both together. The decision of the method is the nearest prototype
-    in the plane, so that its picture is its decision, as with Voronoi cells.
+    Neural Computation 21; limited rank: Bunte et al. (2012), Neural Networks 26. The cost is
+    `relevance_cost`. Each class has one prototype, which starts at its centroid; Ω starts from the
+    discriminant directions; L-BFGS optimises both together. The method decides for the class of the
+    nearest prototype in the plane, which are the Voronoi cells of the prototypes.
 
     Parameters
     ----------

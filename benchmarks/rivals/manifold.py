@@ -1,7 +1,7 @@
-"""Rivals that keep distances or neighbours of the input: from libraries, or from their papers.
+"""Rivals that preserve distances or neighbours of the input, from libraries or from their papers.
 
-None of them has a map for new points. Each class says how new points are placed; no label of them
-takes part.
+Their papers have no map for new points. The docstring of each class describes how new points are
+placed here, without their labels.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from benchmarks.rivals.selection import Array, Labels, best_setting
 Indices = NDArray[np.intp]
 
 N_NEIGHBORS = (10, 5, 20, 40)
-"""Numbers of neighbours that are tried."""
+"""Candidate numbers of neighbours."""
 RIDGE = 1e-3
 """Regularisation of reconstruction weights, as a share of the trace, as in scikit-learn."""
 
 
 def nearest(dissimilarity: Array, n_neighbors: int) -> Indices:
-    """Return the (n, k) columns of the smallest entries of each row, in no order."""
+    """Return the (n, k) columns of the smallest entries of each row, in any order."""
     k = min(n_neighbors, dissimilarity.shape[1] - 1)
     return np.argpartition(dissimilarity, k, axis=1)[:, :k]
 
@@ -54,10 +54,11 @@ def bottom_eigenvectors(weights: Array, columns: Indices, n_components: int) -> 
 
 
 class MetricMDS(BaseEstimator):
-    """Metric multidimensional scaling by SMACOF, of scikit-learn; looks at no labels.
+    """Metric multidimensional scaling by SMACOF of scikit-learn, unsupervised.
 
-    A new point is placed at the least stress Σ_j (‖z − z_j‖ − d_j)² with the training points fixed,
-    by the same majorisation (de Leeuw 1977), from the mean of its five nearest training points.
+    A new point is placed where its stress Σ_j (‖z − z_j‖ − d_j)² is smallest, with the training
+    points fixed. The same majorisation (de Leeuw 1977) finds this place, starting from the mean of
+    the five nearest training points.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ class MetricMDS(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points by their own stress."""
+        """Place new points where their stress is smallest."""
         fixed, distances = self.embedding_, cdist(X, self.X_)
         at = fixed[nearest(distances, 5)].mean(axis=1)
         for _ in range(self.n_iterations):
@@ -95,7 +96,7 @@ class MetricMDS(BaseEstimator):
 
 
 class LocallyLinear(BaseEstimator):
-    """Locally linear embedding (Roweis & Saul 2000) of scikit-learn; looks at no labels.
+    """Locally linear embedding (Roweis & Saul 2000) of scikit-learn, unsupervised.
 
     scikit-learn places new points by their reconstruction weights.
 
@@ -104,7 +105,7 @@ class LocallyLinear(BaseEstimator):
     n_components
         Columns of the embedding.
     n_neighbors
-        Without it, the best of four on held-out training data.
+        If None, the best of `N_NEIGHBORS` on held-out training data is used.
     random_state
         Seed of the held-out part.
     """
@@ -120,13 +121,13 @@ class LocallyLinear(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
-        """Fit to data; labels choose the number of neighbours alone."""
+        """Fit to data; the labels only serve to choose the number of neighbours."""
         n_neighbors = self.n_neighbors
         if n_neighbors is None:
             candidates = [{"n_neighbors": k} for k in N_NEIGHBORS]
             setting = best_setting(self, candidates, X, y, self.random_state)
             n_neighbors = int(setting["n_neighbors"])
-        # ARPACK fails where the matrix is nearly singular.
+        # ARPACK fails if the matrix is nearly singular.
         self.model_ = LocallyLinearEmbedding(
             n_neighbors=min(n_neighbors, len(X) - 1),
             n_components=self.n_components,
@@ -144,9 +145,12 @@ class LocallyLinear(BaseEstimator):
 
 
 def enhanced_dissimilarity(X: Array, y: Labels, alpha: float) -> Array:
-    """Return Δ′ of Zhang (2009): √(1 − exp(−d²/β)) within a class, √exp(d²/β) − α between."""
+    """Return the (n, n) Δ′ of Zhang (2009).
+
+    It is √(1 − exp(−d²/β)) within a class and √exp(d²/β) − α between classes.
+    """
     distances = cdist(X, X)
-    # Of far points it matters only that they are far.
+    # The limit prevents overflow; beyond it, all distances are large.
     exponent = np.minimum(distances**2 / distances[~np.eye(len(X), dtype=bool)].mean(), 300)
     within = np.sqrt(-np.expm1(-exponent))
     between = np.sqrt(np.exp(exponent)) - alpha
@@ -157,18 +161,19 @@ class SupervisedLLE(BaseEstimator):
     """Enhanced supervised locally linear embedding.
 
     Zhang (2009), "Enhanced supervised locally linear embedding", Pattern Recognition Letters 30:
-    the neighbours are those of a dissimilarity that is smaller within a class; the weights
+    the neighbours are chosen by a dissimilarity that is smaller within a class; the weights
     reconstruct the samples as in LLE. β is the mean distance of all pairs.
 
-    A new point has no label: its neighbours are the nearest in the input, and it is placed by the
-    weights that reconstruct it.
+    The neighbours of a new point are the nearest training points in the input, because it has no
+    label. It is placed by the weights that reconstruct it.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     n_neighbors, alpha
-        Without them, the best of four numbers and of 0.2, 0.5 and 0 on held-out training data.
+        If None, the best of `N_NEIGHBORS` and the best of 0.2, 0.5 and 0 on held-out training data
+        are used.
     random_state
         Seed of the held-out part.
     """
@@ -216,11 +221,12 @@ class SupervisedLLE(BaseEstimator):
 
 
 def laplacian_problem(similarity: Array, y: Labels, gamma: float) -> tuple[Array, Array]:
-    """Return B and D of S-LE, whose largest generalised eigenvectors B z = λ D z embed.
+    """Return the (n, n) matrices B and D of S-LE.
 
-    Pairs count whose similarity is above the mean of the row of one of them: W_w holds the
-    similarities of those within a class, W_b ones for those between. B = γ L_b + (1 − γ) W_w, and D
-    is the degree of W_w.
+    The embedding has the generalised eigenvectors B z = λ D z with the largest eigenvalues. Two
+    samples are neighbours if their similarity is above the mean similarity of one of them. W_w has
+    the similarities of neighbours within a class; W_b has 1 for neighbours of different classes,
+    and L_b is its Laplacian. B = γ L_b + (1 − γ) W_w, and D is the degree matrix of W_w.
     """
     above = similarity > similarity.mean(axis=1, keepdims=True)
     near = above | above.T
@@ -236,20 +242,21 @@ class SupervisedLaplacian(BaseEstimator):
 
     Raducanu & Dornaika (2012), "A supervised non-linear dimensionality reduction approach for
     manifold learning", Pattern Recognition 45; see `laplacian_problem`. The similarities are
-    exp(−d²/β), with the similarity of a sample to itself, so that no degree is zero.
+    exp(−d²/β). They include the similarity of a sample to itself, so that no degree is 0.
 
-    The paper has no map. A new point is placed at the mean of its five nearest training points,
-    weighted by the similarities.
+    A new point is placed at the mean of its five nearest training points, weighted by the
+    similarities.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     gamma
-        Weight of the pairs between classes. Without it, the best of 0.5, 0.1 and 0.9 on held-out
-        training data, together with ``beta``.
+        Weight of the pairs between classes. If None, the best of 0.5, 0.1 and 0.9 on held-out
+        training data is used; it is chosen together with ``beta``.
     beta
-        Multiple of the mean squared distance. Without it, the best of 1, 0.3, 0.1 and 3.
+        β as a multiple of the mean squared distance. If None, the best of 1, 0.3, 0.1 and 3 is
+        used.
     random_state
         Seed of the held-out part.
     """
@@ -280,7 +287,8 @@ class SupervisedLaplacian(BaseEstimator):
         squared = cdist(X, X, "sqeuclidean")
         self.X_, self.width_ = X, beta * squared.mean()
         B, D = laplacian_problem(np.exp(-squared / self.width_), y, gamma)
-        # The constant vector has the eigenvalue 1 − γ, and shows nothing: it is made 0.
+        # The constant eigenvector has the eigenvalue 1 − γ. It is useless for an embedding, so its
+        # eigenvalue is set to 0.
         degrees = np.diag(D)
         B = B - (1 - gamma) * np.outer(degrees, degrees) / degrees.sum()
         last = len(X) - 1
@@ -289,7 +297,7 @@ class SupervisedLaplacian(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points among their neighbours."""
+        """Return the weighted means of the nearest training points."""
         squared = cdist(X, self.X_, "sqeuclidean")
         columns = nearest(squared, 5)
         chosen = np.take_along_axis(squared, columns, axis=1)
@@ -303,29 +311,25 @@ class SupervisedLaplacian(BaseEstimator):
 
 
 class StochasticNeighbors(BaseEstimator):
-    """Stochastic neighbour embedding with Gaussian tails, of openTSNE; looks at no labels.
+    """Stochastic neighbour embedding with a Gaussian kernel, of openTSNE, unsupervised.
 
-    Hinton & Roweis (2002), in the symmetric form of Cook et al. (2007): t-SNE whose Student's t has
-    100 degrees of freedom, which differs from a Gaussian by a percent. openTSNE places new points
-    with the training points fixed.
+    Hinton & Roweis (2002), in the symmetric form of Cook et al. (2007). It is computed as t-SNE
+    with 100 degrees of freedom, whose Student's t differs from a Gaussian by one percent. openTSNE
+    places new points with the training points fixed.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
-    perplexity
-        Effective number of neighbours.
     random_state
         Seed.
     """
 
     dof = 100.0
+    perplexity = 30
 
-    def __init__(
-        self, n_components: int = 2, perplexity: float = 30, random_state: int | None = None
-    ) -> None:
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
         self.n_components = n_components
-        self.perplexity = perplexity
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels | None = None) -> Self:
@@ -342,7 +346,7 @@ class StochasticNeighbors(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points with the training points fixed."""
+        """Place new points; the training points do not move."""
         return np.asarray(self.model_.transform(X), dtype=np.float64)
 
     def fit_transform(self, X: Array, y: Labels | None = None) -> Array:
@@ -351,9 +355,9 @@ class StochasticNeighbors(BaseEstimator):
 
 
 class PairwiseControlled(BaseEstimator):
-    """PaCMAP (Wang et al. 2021) of the library `pacmap` at its defaults; looks at no labels.
+    """PaCMAP (Wang et al. 2021) of the library `pacmap` with default settings, unsupervised.
 
-    The library places new points among their neighbours, with the training points fixed.
+    The library places new points near their neighbours, with the training points fixed.
 
     Parameters
     ----------
@@ -377,7 +381,7 @@ class PairwiseControlled(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points among their neighbours."""
+        """Place new points; the training points do not move."""
         return np.asarray(self.model_.transform(X, basis=self.X_), dtype=np.float64)
 
     def fit_transform(self, X: Array, y: Labels | None = None) -> Array:
@@ -386,30 +390,26 @@ class PairwiseControlled(BaseEstimator):
 
 
 class SelfOrganizingMap(BaseEstimator):
-    """Self-organising map (Kohonen 1982) of the library `minisom`; looks at no labels.
+    """Self-organising map (Kohonen 1982) of the library `minisom`, unsupervised.
 
-    A square grid of about 5 √n units, from the plane of the first two principal components. A
-    sample lies at the mean of the grid places of its four nearest units, with the weights
-    1 / d²: at its best unit alone, up to a hundred samples would share one place and the five
-    nearest samples would be a matter of chance.
+    The map is a square grid of about 5 √n units, which start in the plane of the first two
+    principal components. A sample is placed at the mean of the grid positions of its four nearest
+    units, with the weights 1 / d². At the position of the nearest unit alone, up to a hundred
+    samples would share one place, and their five nearest samples would not be defined.
 
     Parameters
     ----------
     n_components
         Columns of the embedding; always 2.
-    n_epochs
-        Passes over the samples.
     random_state
         Seed of the order of the samples.
     """
 
     n_nearest = 4
+    n_epochs = 20
 
-    def __init__(
-        self, n_components: int = 2, n_epochs: int = 20, random_state: int | None = None
-    ) -> None:
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
         self.n_components = n_components
-        self.n_epochs = n_epochs
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels | None = None) -> Self:
@@ -425,7 +425,7 @@ class SelfOrganizingMap(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Return the weighted means of the places of the nearest units."""
+        """Return the weighted means of the grid positions of the nearest units."""
         squared = cdist(X, self.units_, "sqeuclidean")
         columns = nearest(squared, self.n_nearest)
         weights = 1 / np.maximum(np.take_along_axis(squared, columns, axis=1), 1e-12)

@@ -1,4 +1,7 @@
-"""Rivals that compare neighbour probabilities of input and embedding, written from their papers."""
+"""Rivals that fit neighbour probabilities in the embedding to those in the input.
+
+They are written from their papers.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ from benchmarks.rivals.selection import Array, Labels, best_setting
 from benchmarks.rivals.spectral import classical_mds
 
 FLOOR = 1e-8
-"""Least neighbour probability, without which the cost of a false neighbour were infinite."""
+"""Smallest neighbour probability. With 0, the cost of a false neighbour would be infinite."""
 
 
 def neighbor_probabilities(squared: Array, perplexity: float) -> tuple[Array, Array]:
-    """Return p_ij ∝ exp(−w_i d²_ij) and w, with the same perplexity in each row.
+    """Return (n, m) p_ij ∝ exp(−w_i d²_ij) and (n,) w, with the given perplexity in each row.
 
-    Points at an infinite distance, such as the point itself, are no neighbours: p is zero.
+    p is 0 if the distance is infinite; the diagonal of ``squared`` is infinite for training points.
     """
     perplexity = min(perplexity, squared.shape[1] / 3)
     relative = squared - squared.min(axis=1, keepdims=True)
     allowed = np.isfinite(relative)
     finite = np.where(allowed, relative, 0)
-    # The search is for a multiple of one over the mean.
+    # The bisection is for log(w · mean).
     unit = finite.mean(axis=1) + np.finfo(float).tiny
     low, high = np.full(len(squared), -10.0), np.full(len(squared), 40.0)
     for _ in range(40):
@@ -43,11 +46,11 @@ def neighbor_probabilities(squared: Array, perplexity: float) -> tuple[Array, Ar
 
 
 def retrieval_cost(scaled: Array, p: Array, log_p: Array, share: float) -> tuple[Array, Array]:
-    """Return the cost of NeRV for each row, and its derivative by the scaled squared distances.
+    """Return the (n,) cost of NeRV for each row, and its (n, m) derivative by ``scaled``.
 
-    The cost is λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i) with q_ij ∝ exp(−scaled_ij) and λ =
-    ``share``, after Venna et al. (2010). Where ``scaled`` is infinite, q is zero; p has to
-    be zero there, with any finite ``log_p``.
+    The cost of Venna et al. (2010) is λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i) with λ = ``share``
+    and q_ij ∝ exp(−scaled_ij), where ``scaled`` are the scaled squared distances. If one is
+    infinite, q is 0; p must be 0, too, and ``log_p`` any finite number.
     """
     relative = scaled - scaled.min(axis=1, keepdims=True)
     q = np.exp(-relative)
@@ -60,9 +63,9 @@ def retrieval_cost(scaled: Array, p: Array, log_p: Array, share: float) -> tuple
 
 
 def map_cost(points: Array, p: Array, scales: Array, share: float) -> tuple[float, Array]:
-    """Return the mean cost of NeRV over a map's points, and its gradient by their places.
+    """Return the mean cost of NeRV over (n, m) points, and its (n, m) gradient.
 
-    ``scales`` holds one w for each row of ``p``, as `neighbor_probabilities` returns it.
+    ``scales`` has the w of each row of ``p``, which `neighbor_probabilities` returns.
     """
     scaled = cdist(points, points, "sqeuclidean").astype(p.dtype) * scales[:, None]
     np.fill_diagonal(scaled, np.inf)
@@ -74,10 +77,11 @@ def map_cost(points: Array, p: Array, scales: Array, share: float) -> tuple[floa
 
 
 def place(fixed: Array, p: Array, scales: Array, share: float, stretch: Array) -> Array:
-    """Embed new points, each by its own terms of the cost, with the others where they are.
+    """Return the places of new points that minimise their cost, with all other points fixed.
 
-    The cost has many minima: a point starts from its most likely neighbour and from the mean of
-    all neighbours, and the better end is kept. ``stretch`` weights the axes of the map.
+    The cost has many minima. A point starts from its most likely neighbour and from the weighted
+    mean of all neighbours, and the result with the smaller cost is used. ``stretch`` has the
+    weights of the axes of the embedding.
     """
     log_p = np.log(p)
 
@@ -103,38 +107,34 @@ def place(fixed: Array, p: Array, scales: Array, share: float, stretch: Array) -
 
 
 class NeRV(BaseEstimator):
-    """NeRV, the neighbour retrieval visualiser; looks at no labels, which choose λ alone.
+    """NeRV, the neighbour retrieval visualiser, unsupervised. The labels only serve to choose λ.
 
     Venna, Peltonen, Nybo, Aidos & Kaski (2010), "Information retrieval perspective to nonlinear
     dimensionality reduction for data visualization", JMLR 11: the embedding minimises
-    Σ_i λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i), with the widths of p used for q, as in the paper.
+    Σ_i λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i). q has the widths of p, as in the paper.
 
     Choices of this implementation: the start is classical scaling of the distances, and the
-    neighbourhoods shrink in four stages. A new point is placed with the training points fixed, by
-    its own terms of the cost.
+    perplexity decreases in four stages. A new point is placed where its cost is smallest, with the
+    training points fixed.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     trade_off
-        λ. Without it, the best of 0.1, 0.5 and 0.9 on held-out training data.
-    perplexity
-        Effective number of neighbours.
+        λ. If None, the best of 0.1, 0.5 and 0.9 on held-out training data is used.
     random_state
         Seed of the held-out part.
     """
 
+    perplexity = 20
+    """Effective number of neighbours."""
+
     def __init__(
-        self,
-        n_components: int = 2,
-        trade_off: float | None = None,
-        perplexity: float = 20,
-        random_state: int | None = None,
+        self, n_components: int = 2, trade_off: float | None = None, random_state: int | None = None
     ) -> None:
         self.n_components = n_components
         self.trade_off = trade_off
-        self.perplexity = perplexity
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
@@ -152,7 +152,7 @@ class NeRV(BaseEstimator):
         return np.asarray(cdist(X, self.X_, "sqeuclidean"))
 
     def _unfold(self, squared: Array) -> None:
-        """Embed the training points by their squared distances."""
+        """Embed the training points from their (n, n) squared distances."""
         self.embedding_ = classical_mds(np.sqrt(squared), self.n_components)
         np.fill_diagonal(squared, np.inf)
         for factor, max_iter in ((8, 40), (4, 40), (2, 40), (1, 150)):
@@ -160,7 +160,7 @@ class NeRV(BaseEstimator):
             self._descend(p, scales, max_iter)
 
     def _descend(self, p: Array, scales: Array, max_iter: int) -> None:
-        # Single precision halves the time, and the line search forgives it.
+        # Single precision halves the time, and the line search still converges.
         p, scales = p.astype(np.float32), scales.astype(np.float32)
         shape = self.embedding_.shape
 
@@ -180,7 +180,7 @@ class NeRV(BaseEstimator):
         self.embedding_ = found.x.reshape(shape)
 
     def transform(self, X: Array) -> Array:
-        """Place new points with the training points fixed."""
+        """Place new points; the training points do not move."""
         p, scales = neighbor_probabilities(self._squared(X), self.perplexity)
         return place(self.embedding_, p, scales, self.trade_off_, np.ones(self.n_components))
 
@@ -190,27 +190,26 @@ class NeRV(BaseEstimator):
 
 
 class SupervisedNeRV(NeRV):
-    """Supervised NeRV: `NeRV` with distances in a metric of the classes.
+    """Supervised NeRV: `NeRV` with distances in a metric of the class posteriors.
 
     Peltonen, Aidos & Kaski (2009), "Supervised nonlinear dimensionality reduction by neighbor
     retrieval", ICASSP: the neighbour probabilities of the input come from distances in the Fisher
     metric of p(c | x), along straight lines (`fisher_distances`).
 
-    Choices of this implementation: p(c | x) is a `ParzenPosterior`, and neither end of a line has
-    a say in the posteriors along it, so that distances of training and of new points follow the
-    same law. A small part of the Euclidean distance tells apart what has equal posteriors. The
-    distances of a new point need no label of it.
+    Choices of this implementation: p(c | x) is a `ParzenPosterior`. The ends of a line do not count
+    in the posteriors along it, so that distances between training points and distances from new
+    points have the same distribution. A small multiple of the Euclidean distance is added, which
+    separates points with equal posteriors. The distances of a new point do not need its label.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     trade_off
-        λ; the best published rows have 0.1.
-    perplexity
-        Effective number of neighbours.
+        λ; the best published errors are those of 0.1.
     n_steps
-        Points of the straight lines. Without it, the better of 5 and 1 on held-out training data.
+        Steps of the straight lines. If None, the better of 5 and 1 on held-out training data is
+        used.
     random_state
         Seed of the held-out part.
     """
@@ -223,13 +222,11 @@ class SupervisedNeRV(NeRV):
         self,
         n_components: int = 2,
         trade_off: float = 0.1,
-        perplexity: float = 20,
         n_steps: int | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.trade_off = trade_off
-        self.perplexity = perplexity
         self.n_steps = n_steps
         self.random_state = random_state
 
@@ -258,9 +255,10 @@ class SupervisedNeRV(NeRV):
 def relational_cost(
     points: Array, stretches: Array, relations: Sequence[Array]
 ) -> tuple[float, Array, Array]:
-    """Return Σ_r mean_i KL(p^r_i ‖ q^r_i), and both gradients.
+    """Return Σ_r mean_i KL(p^r_i ‖ q^r_i), and its gradients.
 
-    The objective of Memisevic & Hinton (2005), with diagonal R^r = diag(``stretches[r]``).
+    This is the objective of Memisevic & Hinton (2005) with diagonal R^r = diag(``stretches[r]``).
+    The gradients are those with respect to the points and to the stretches.
     """
     cost, slope_points, slope_stretches = 0.0, np.zeros_like(points), np.zeros_like(stretches)
     for r, p in enumerate(relations):
@@ -268,44 +266,42 @@ def relational_cost(
         scaled = cdist(stretched, stretched, "sqeuclidean").astype(p.dtype)
         np.fill_diagonal(scaled, np.inf)
         costs, slope = retrieval_cost(scaled, p, np.log(np.where(p > 0, p, 1)), 1.0)
-        # A row without neighbours, such as that of the only sample of a class, is no relation.
+        # A row without neighbours does not count. The only sample of a class has such a row.
         slope[p.sum(axis=1) == 0] = 0
         cost += float(costs.mean())
         slope = (slope + slope.T) / len(points)
         pull = slope.sum(axis=1)[:, None] * points - slope @ points
         slope_points += 2 * stretches[r] ** 2 * pull
-        # Σ_ij slope_ij (z_i − z_j)², axis by axis, is twice what z has in common with the pull.
+        # On each axis, Σ_ij slope_ij (z_i − z_j)² is twice the scalar product of z and the pull.
         slope_stretches[r] = 2 * stretches[r] * np.sum(points * pull, axis=0)
     return cost, slope_points, slope_stretches
 
 
 class MultipleRelationalEmbedding(BaseEstimator):
-    """Multiple relational embedding of two relations: near in the input, and of the same class.
+    """Multiple relational embedding of two relations: neighbours in the input, and same class.
 
-    Memisevic & Hinton (2005), "Multiple relational embedding", NIPS 17: points of one latent space
-    and, for each relation r, a diagonal R^r that says which axes it cares for, such that
-    q^r_ij ∝ exp(−‖R^r (z_i − z_j)‖²) is near the relation's p^r_ij in the sense of Σ KL(p ‖ q).
-    The first p is that of stochastic neighbour embedding, with a fixed perplexity; the second is
-    uniform over the other points of the class. The latent space is the plane that is shown.
+    Memisevic & Hinton (2005), "Multiple relational embedding", NIPS 17: the points z and, for each
+    relation r, a diagonal matrix R^r of weights of the axes minimise Σ KL(p ‖ q) between the p^r_ij
+    of the relation and q^r_ij ∝ exp(−‖R^r (z_i − z_j)‖²). The first p is that of stochastic
+    neighbour embedding, with a fixed perplexity; the second is uniform over the other points of the
+    class. The space of z is the plane.
 
-    The paper has no map. A new point has the first relation alone, and is placed with all other
-    points and R fixed, by its own terms of the cost.
+    The paper has no map for new points. Here a new point is placed where its cost is smallest, with
+    all other points and R fixed. It has the first relation alone, because its class is unknown.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
-    perplexity
-        Effective number of neighbours in the input.
     random_state
         Not used: nothing is random.
     """
 
-    def __init__(
-        self, n_components: int = 2, perplexity: float = 20, random_state: int | None = None
-    ) -> None:
+    perplexity = 20
+    """Effective number of neighbours in the input."""
+
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
         self.n_components = n_components
-        self.perplexity = perplexity
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
@@ -317,7 +313,7 @@ class MultipleRelationalEmbedding(BaseEstimator):
         alike = (y[:, None] == y[None, :]).astype(np.float64)
         np.fill_diagonal(alike, 0)
         alike /= np.maximum(alike.sum(axis=1, keepdims=True), 1)
-        # Single precision halves the time, and the line search forgives it.
+        # Single precision halves the time, and the line search still converges.
         relations = near.astype(np.float32), alike.astype(np.float32)
         size = X.shape[0] * self.n_components
 
@@ -344,7 +340,7 @@ class MultipleRelationalEmbedding(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points by their neighbours in the input."""
+        """Place new points where the cost of the first relation is smallest."""
         p, _ = neighbor_probabilities(cdist(X, self.X_, "sqeuclidean"), self.perplexity)
         return place(self.embedding_, p, np.ones(len(X)), 1.0, self.stretches_[0])
 

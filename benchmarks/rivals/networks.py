@@ -1,8 +1,8 @@
-"""Rivals that are networks: the project's own `Network` and `train`, each with its paper's loss.
+"""Rivals that train the `Network` of this project, each with the loss of its paper.
 
-Encoder, optimiser and schedule are those of `CentroidEncoder`, so that the comparison is one of
-losses. Where a paper starts from a stack of restricted Boltzmann machines, ``pretrain_epochs``
-trains an autoencoder layer by layer; with 0, the initial weights are random.
+Encoder, optimiser and schedule are those of `CentroidEncoder`, so the comparison is one of losses.
+The initial weights are random, also where a paper starts from a stack of restricted Boltzmann
+machines.
 """
 
 from __future__ import annotations
@@ -27,77 +27,55 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.checks import resolve_device
-from centroid_encoder.core.features import Scale, fit_standardizer
+from centroid_encoder.core.features import fit_standardizer
 from centroid_encoder.core.matrix import row_chunks
-from centroid_encoder.core.network import Activation, Network
-from centroid_encoder.core.optimization import Optimizer, Schedule, TrainingConfig
+from centroid_encoder.core.network import Network
+from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.targets import Objective
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
-FEW = 3_000
-"""Samples up to which the number of steps is the smallest."""
-MOST = 4.0
-"""Largest number of steps, relative to that of `FEW` samples."""
-PRETRAIN_BATCH = 256
-"""Rows per step while pre-training, which compares no pairs."""
+N_FEW = 3_000
+"""Number of samples up to which the number of steps is ``n_steps``."""
+MAX_FACTOR = 4.0
+"""Largest number of steps, relative to ``n_steps``."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkRival(TransformerMixin, BaseEstimator):
-    """Base of the rivals: scaling, network, training.
+    """Base of the rivals: it scales the data, builds the network and trains it.
+
+    Features are centred and divided by one number.
 
     Parameters
     ----------
     n_components
-        Width of the code.
+        Width of the code, which is the embedding.
     hidden
         Widths of the encoder's hidden layers.
-    activation
-        Non-linearity of the hidden layers.
-    batch_norm
-        Whether the encoder's hidden layers are batch-normalised in the training itself.
-    scale
-        ``"global"`` centres the features and divides all by one number; ``"feature"`` takes
-        z-scores; ``"supervised"`` and ``"none"`` as in `CentroidEncoder`.
     dropout
-        Input dropout; None takes that of `CentroidEncoder`, `recipes.input_dropout`.
-    pretrain_epochs
-        Epochs of each layer-wise stage of an autoencoder, and then of all its layers together.
-    max_epochs
-        Epochs of the training itself; None takes as many as `n_steps` batches need.
+        Input dropout; None gives that of `CentroidEncoder`, `recipes.input_dropout`.
     n_steps
-        Number of batches to train on of up to 3,000 samples, if `max_epochs` is None; of n it
-        grows as √n, up to four times as many.
+        Number of training steps for up to 3,000 samples. It grows with the square root of the
+        number of samples, up to four times as many.
     batch_size
-        Samples that are compared with each other at a time.
-    optimizer, schedule, learning_rate, weight_decay
+        Samples in a batch; the losses compare the samples of a batch with each other.
+    learning_rate, weight_decay
         As in `CentroidEncoder`, with the same defaults unless a rival is better with others.
     random_state
-        Seed of everything random.
-    device
-        ``"auto"`` or a torch device.
+        Seed of all random numbers.
     """
 
     n_components: int = 2
     hidden: tuple[int, ...] = (500, 250, 125)
-    activation: Activation = "relu"
-    batch_norm: bool = False
-    scale: Scale = "global"
     dropout: float | None = None
-    pretrain_epochs: int = 0
-    max_epochs: int | None = None
     n_steps: int = 1000
     batch_size: int = 500
-    optimizer: Optimizer = "adamw"
-    schedule: Schedule = "one_cycle"
     learning_rate: float = 3e-3
     weight_decay: float = 1.0
     random_state: int = 0
-    device: str = "cpu"
 
     @abstractmethod
     def _objective(self, data: TrainingData, network: Network) -> Objective:
@@ -116,114 +94,61 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         Raises
         ------
         KeyboardInterrupt
-            Also if the training loop has a state to keep: a benchmark has no use for half a
-            training.
+            If Ctrl-C is pressed. `train` itself would return the best state so far, but a benchmark
+            has no use for a part of a training.
         """
         labels = np.zeros(len(X), dtype=np.intp)
         if y is not None:
             _, labels = np.unique(y, return_inverse=True)
-        device = resolve_device(self.device)
         generator = torch.Generator().manual_seed(self.random_state)
         self.standardizer_, *_ = fit_standardizer(
-            X, np.arange(len(X)), labels, self.scale, CLIP, max_features=None
+            X, np.arange(len(X)), labels, "global", CLIP, max_features=None
         )
-        index = torch.arange(len(X), device=device)
-        data = TrainingData(
-            self.standardizer_(X, device), torch.from_numpy(labels).to(device), index, index[:0]
-        )
-        pretrained = None
-        if self.pretrain_epochs:
-            reconstruction = Reconstruction(data.inputs)
-            pretrained = self._network(data, reconstruction.n_outputs, generator)
-            config = self._config(data, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
-            self._train(pretrained, reconstruction, data, config, generator)
-        # The objective may use the encoder; whether a decoder is needed depends on the objective.
-        network = self._network(data, 0, generator, batch_norm=self.batch_norm)
+        index = torch.arange(len(X))
+        data = TrainingData(self.standardizer_(X), torch.from_numpy(labels), index, index[:0])
+        # An objective may use the encoder, so the network exists before it. Only some objectives
+        # need a decoder.
+        network = self._network(data, 0, generator)
         objective = self._objective(data, network)
         if objective.n_outputs:
             network.decoder = self._network(data, objective.n_outputs, generator).decoder
-        if pretrained is not None:
-            network.encoder.load_state_dict(pretrained.encoder.state_dict())
-            if objective.n_outputs:
-                network.decoder.load_state_dict(pretrained.decoder.state_dict())
+        dropout = self.dropout
+        if dropout is None:
+            dropout = input_dropout(data.inputs.shape[1], data.n_rows)
         n_batches = math.ceil(len(X) / self.batch_size)
-        n_steps = self.n_steps * min(MOST, max(1.0, math.sqrt(len(X) / FEW)))
-        max_epochs = self.max_epochs or math.ceil(n_steps / n_batches)
-        config = self._config(data, self.batch_size, max_epochs)
-        self.losses_ = self._train(network, objective, data, config, generator)
-        network.fold_batch_norm()
+        n_steps = self.n_steps * min(MAX_FACTOR, max(1.0, math.sqrt(len(X) / N_FEW)))
+        config = TrainingConfig(
+            batch_size=self.batch_size,
+            max_epochs=math.ceil(n_steps / n_batches),
+            optimizer="adamw",
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            schedule="one_cycle",
+            dropout=dropout,
+        )
+        outcome = train(network, objective, data, config, generator)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        self.losses_ = [report.loss for report in outcome.reports]
         self.network_ = network
         return self
 
     @torch.no_grad()
     def transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
-        """Embed (n, d) samples, in the units of the training data."""
-        device = next(self.network_.parameters()).device
-        codes = [
-            self.network_.encode(self.standardizer_(chunk, device)).cpu()
-            for _, chunk in row_chunks(X)
-        ]
+        """Return the (n, n_components) embedding of (n, d) samples."""
+        codes = [self.network_.encode(self.standardizer_(chunk)) for _, chunk in row_chunks(X)]
         return np.asarray(torch.cat(codes), dtype=np.float32)
 
-    def _network(
-        self,
-        data: TrainingData,
-        n_outputs: int,
-        generator: torch.Generator,
-        *,
-        batch_norm: bool = False,
-    ) -> Network:
-        network = Network(
-            data.inputs.shape[1],
-            self.hidden,
-            self.n_components,
-            n_outputs,
-            self.activation,
-            generator,
-            batch_norm=batch_norm,
-        )
-        return network.to(data.inputs.device)
-
-    def _config(
-        self, data: TrainingData, batch_size: int, max_epochs: int, *, layer_wise: bool = False
-    ) -> TrainingConfig:
-        dropout = self.dropout
-        if dropout is None:
-            dropout = input_dropout(data.inputs.shape[1], data.n_rows)
-        return TrainingConfig(
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            pretrain_epochs=max_epochs if layer_wise else 0,
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            schedule=self.schedule,
-            dropout=dropout,
-        )
-
-    @staticmethod
-    def _train(
-        network: Network,
-        objective: Objective,
-        data: TrainingData,
-        config: TrainingConfig,
-        generator: torch.Generator,
-    ) -> list[float]:
-        """Train to the end; return the mean loss of every epoch."""
-        outcome = train(network, objective, data, config, generator)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return [report.loss for report in outcome.reports]
+    def _network(self, data: TrainingData, n_outputs: int, generator: torch.Generator) -> Network:
+        n_inputs = data.inputs.shape[1]
+        return Network(n_inputs, self.hidden, self.n_components, n_outputs, "relu", generator)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Autoencoder(NetworkRival):
-    """Deep autoencoder (Hinton & Salakhutdinov 2006): ‖x − f(x)‖², unsupervised.
+    """Deep autoencoder (Hinton & Salakhutdinov 2006): ‖x − f(x)‖², unsupervised."""
 
-    `pretrain_epochs` replace the paper's stack of restricted Boltzmann machines.
-    """
-
-    # No pairs are compared: small batches allow more steps in the same time.
+    # The loss does not compare pairs, so small batches allow more steps in the same time.
     batch_size: int = 64
     n_steps: int = 3000
     weight_decay: float = 0.1
@@ -242,7 +167,8 @@ class NonlinearNCA(NetworkRival):
         λ of the paper; the weight of the reconstruction is 1 − λ.
     """
 
-    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
+    # The loss does not bound distances: with less weight decay, the code grows until the gradient
+    # is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
     nca_weight: float = 0.99
@@ -255,7 +181,8 @@ class NonlinearNCA(NetworkRival):
 class DeepGaussianNCA(NetworkRival):
     """dG-NCA (Min et al. 2010): NCA of the code with a Gaussian kernel."""
 
-    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
+    # The loss does not bound distances: with less weight decay, the code grows until the gradient
+    # is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
 
@@ -267,7 +194,8 @@ class DeepGaussianNCA(NetworkRival):
 class DeepTNCA(NetworkRival):
     """dt-NCA (Min et al. 2010): NCA of the code with Student's t."""
 
-    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
+    # The loss does not bound distances: with less weight decay, the code grows until the gradient
+    # is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
 
@@ -287,8 +215,8 @@ class DeepGaussianMCML(NetworkRival):
 class LinearMCML(DeepGaussianMCML):
     """MCML (Globerson & Roweis 2005): the objective of dG-MCML for a linear projection.
 
-    The paper finds a full metric, a convex problem, and projects on its leading eigenvectors. The
-    projection of rank two is optimised directly here.
+    The paper solves a convex problem for a full metric, and projects on the leading eigenvectors of
+    the metric. Here the projection of rank two is optimised directly.
     """
 
     hidden: tuple[int, ...] = ()
@@ -308,13 +236,14 @@ class DeepTMCML(NetworkRival):
 class HOPE(NetworkRival):
     """Exemplar-centred supervised embedding (Min, Guo & Song 2017).
 
-    The project's network replaces the paper's shallow map of high-order feature products; the
-    objective and the exemplars, k-means centers of each class in input space, are the paper's.
+    The network of this project replaces the paper's shallow map of high-order feature products. The
+    objective and the exemplars are those of the paper; the exemplars of a class are its k-means
+    centers in input space.
 
     Parameters
     ----------
     n_exemplars
-        Exemplars of each class; a class with fewer distinct samples has as many as those.
+        Exemplars of each class, at most as many as it has distinct samples.
     """
 
     n_exemplars: int = 10
@@ -323,7 +252,7 @@ class HOPE(NetworkRival):
         exemplars, labels = [], []
         for label in data.labels.unique().tolist():
             X = data.inputs[data.labels == label].cpu().numpy()
-            # Samples that coincide have one center.
+            # Equal samples can have only one center.
             n_exemplars = min(self.n_exemplars, len(np.unique(X, axis=0)))
             k_means = KMeans(n_exemplars, random_state=self.random_state).fit(X)
             exemplars.append(k_means.cluster_centers_)
@@ -362,5 +291,5 @@ class GerDA(NetworkRival):
 
 
 def _dof(n_components: int) -> float:
-    """Degrees of freedom of Student's t, m − 1, as in the papers of van der Maaten and Min."""
+    """Return the degrees of freedom of Student's t as in the papers of van der Maaten and Min."""
     return float(max(1, n_components - 1))

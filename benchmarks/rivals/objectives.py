@@ -1,9 +1,9 @@
-"""Losses of the rivals: one `Objective` for each family, written from the papers.
+"""Losses of the rivals: an `Objective` for each family, written from the papers.
 
-Probabilities are computed from logarithms of kernels, which neither overflow nor vanish in float32,
-and self-similarities are masked out. A sample that is alone in its class in a batch attracts
-nothing; it still repels where it is part of the paper's normalisation. These methods have no class
-weights.
+Probabilities are computed from the logarithms of kernels, which do not overflow or underflow in
+float32. The similarity of a sample to itself is left out. A sample that is the only one of its
+class in a batch attracts no other sample; it repels others if the normalisation of the paper
+includes it. There are no class weights.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch.nn.functional import one_hot
 from centroid_encoder.core.targets import Batch
 
 N_BISECTIONS = 20
-"""Steps in the search for a bandwidth; each halves an interval of 25 in its logarithm."""
+"""Steps of a bisection for log bandwidths, which starts with an interval of length 25."""
 RIDGE = 1e-4
-"""Share of the mean variance that is added to every direction's before a scatter is inverted."""
+"""Regularisation of an inverted scatter matrix, as a share of the mean variance."""
 
 
 class NoDecision:
-    """Base of the objectives: they decide on no class, and most have no decoder."""
+    """Base of objectives without a decision about the class, and by default without a decoder."""
 
     n_outputs: int = 0
 
     def distances(self, output: Tensor) -> Tensor:
-        """Fail: k-NN in the embedding is the only decision, and no rival has validation rows."""
+        """Raise NotImplementedError; `train` calls this for validation rows, which are not used."""
         raise NotImplementedError
 
 
@@ -39,7 +39,7 @@ class Reconstruction(NoDecision):
     Parameters
     ----------
     inputs
-        (n, k) standardised data, which are their own targets.
+        (n, k) standardised data, which are both inputs and targets.
     """
 
     def __init__(self, inputs: Tensor) -> None:
@@ -47,14 +47,14 @@ class Reconstruction(NoDecision):
         self.n_outputs = inputs.shape[1]
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean over samples and features."""
+        """Return the mean over samples and features."""
         return (batch.output - self.inputs[batch.rows]).square().mean()
 
 
 class NCA(NoDecision):
     """Neighbourhood components analysis of the code.
 
-    The expected share of samples that a stochastic nearest-neighbour rule gets wrong,
+    The loss is the expected error of a stochastic nearest-neighbour rule,
 
         1 − 1/b Σ_i Σ_{j≠i, y_j=y_i} q_{j|i},   q_{j|i} = k(z_i, z_j) / Σ_{l≠i} k(z_i, z_l),
 
@@ -71,7 +71,7 @@ class NCA(NoDecision):
         self.dof = dof
 
     def loss(self, batch: Batch) -> Tensor:
-        """Expected leave-one-out error; 1 for a sample that is alone in its class."""
+        """Return the expected leave-one-out error; it is 1 for the only sample of a class."""
         logits = _without_self(log_kernel(batch.code, batch.code, self.dof))
         same = _same_class(batch.labels)
         return 1 - (logits.softmax(dim=1) * same).sum(dim=1).mean()
@@ -80,8 +80,9 @@ class NCA(NoDecision):
 class RegularizedNCA(NCA):
     """Nonlinear NCA with an autoencoder as regulariser (Salakhutdinov & Hinton 2007, section 3.1).
 
-    λ · NCA + (1 − λ) · reconstruction error. The paper's error is a sum over pixels, in nats; so
-    is half the squared error, that of a Gaussian with unit variance.
+    The loss is λ · NCA + (1 − λ) · reconstruction error. The reconstruction error of the paper is a
+    sum over pixels in nats. Here it is half the squared error, summed over the features, which is
+    the error in nats for a Gaussian with unit variance.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class RegularizedNCA(NCA):
         self.nca_weight = nca_weight
 
     def loss(self, batch: Batch) -> Tensor:
-        """Weighted sum of both."""
+        """Return the weighted sum of both losses."""
         nats = self.reconstruction.loss(batch) * self.n_outputs / 2
         return self.nca_weight * super().loss(batch) + (1 - self.nca_weight) * nats
 
@@ -106,8 +107,8 @@ class RegularizedNCA(NCA):
 class MCML(NoDecision):
     """Maximally collapsing metric learning of the code: dG-MCML and dt-MCML (Min et al. 2010).
 
-    KL(P‖Q) over all ordered pairs i ≠ j, with p_ij the same for all pairs of one class and 0 for
-    others, and q_ij = k(z_i, z_j) / Σ_{k≠l} k(z_k, z_l).
+    The loss is KL(P‖Q) over all ordered pairs i ≠ j. p_ij has the same value for all pairs of one
+    class and is 0 for other pairs; q_ij = k(z_i, z_j) / Σ_{k≠l} k(z_k, z_l).
 
     Parameters
     ----------
@@ -119,23 +120,23 @@ class MCML(NoDecision):
         self.dof = dof
 
     def loss(self, batch: Batch) -> Tensor:
-        """Divergence over the pairs of the batch; 0 if there is no pair of one class."""
+        """Return the divergence over the pairs of the batch; 0 without a pair of one class."""
         same = _same_class(batch.labels)
         return joint_divergence(same / same.sum().clamp(min=1), batch.code, self.dof)
 
 
 class TSNE(NoDecision):
-    """Parametric t-SNE (van der Maaten 2009): KL(P‖Q) over the pairs of a batch, unsupervised.
+    """Parametric t-SNE (van der Maaten 2009), unsupervised: KL(P‖Q) over the pairs of a batch.
 
-    p_ij = (p_{j|i} + p_{i|j}) / 2b, where p_{j|i} is a Gaussian in input space of a bandwidth that
-    results in the given perplexity; q_ij as in dt-MCML.
+    p_ij = (p_{j|i} + p_{i|j}) / 2b, where p_{j|i} is a Gaussian in input space. The bandwidth of
+    each sample is chosen to have the given perplexity. q_ij is that of dt-MCML.
 
     Parameters
     ----------
     inputs
         (n, k) standardised data.
     perplexity
-        Effective number of neighbours in a batch; at most a third of the others in it.
+        Effective number of neighbours in a batch, at most a third of the other samples.
     dof
         Degrees of freedom of Student's t.
     """
@@ -146,7 +147,7 @@ class TSNE(NoDecision):
         self.dof = dof
 
     def loss(self, batch: Batch) -> Tensor:
-        """Divergence over the pairs of the batch."""
+        """Return the divergence over the pairs of the batch."""
         x = self.inputs[batch.rows]
         perplexity = max(1.0, min(self.perplexity, (len(x) - 1) / 3))
         p = neighbor_probabilities(torch.cdist(x, x).square(), perplexity)
@@ -156,18 +157,18 @@ class TSNE(NoDecision):
 class ExemplarMCML(NoDecision):
     """MCML against a few exemplars instead of all other samples: HOPE (Min, Guo & Song 2017).
 
-    1/b Σ_i KL(p_{·|i} ‖ q_{·|i}) over the exemplars j, with p_{j|i} the same for all exemplars of
-    the sample's class and 0 for others, and q_{j|i} = k(z_i, e_j) / Σ_l k(z_i, e_l), k = Student's
-    t with one degree of freedom.
+    The loss is 1/b Σ_i KL(p_{·|i} ‖ q_{·|i}) over the exemplars j. p_{j|i} has the same value for
+    all exemplars of the sample's class and is 0 for others; q_{j|i} = k(z_i, e_j) / Σ_l k(z_i, e_l)
+    with Student's t of one degree of freedom as k.
 
     Parameters
     ----------
     exemplars
         (z, k) network inputs.
     labels
-        (z,) their class indices; every class has at least one.
+        (z,) class indices of the exemplars; every class has at least one exemplar.
     encode
-        The network's encoder: the exemplars move with the map.
+        The encoder of the network, which also embeds the exemplars.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class ExemplarMCML(NoDecision):
         self.encode = encode
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean divergence over the samples."""
+        """Return the mean divergence over the samples."""
         codes = self.encode(self.exemplars)
         log_q = log_kernel(batch.code, codes, dof=1.0).log_softmax(dim=1)
         same = (batch.labels[:, None] == self.labels).to(log_q.dtype)
@@ -189,17 +190,17 @@ class ExemplarMCML(NoDecision):
 class Discriminant(NoDecision):
     """Generalised discriminant analysis of the code: GerDA (Stuhlsatz, Lippel & Zielke 2012).
 
-    m − trace(S_T⁻¹ S_B), with S_T = S_W + S_B and
+    The loss is m − trace(S_T⁻¹ S_B), with S_T = S_W + S_B and
 
-        S_B = 1/(2b²) Σ_ij n_i n_j δ_ij (m_i − m_j)(m_i − m_j)ᵀ,   δ_ij ∝ 1/‖m_i − m_j‖²,
+        S_B = 1/(2b²) Σ_ij n_i n_j δ_ij (m_i − m_j)(m_i − m_j)ᵀ,   δ_ij ∝ 1/‖m_i − m_j‖².
 
-    the paper's weights, which reduce the influence of pairs of classes that are far apart already.
-    They would also reward a smaller code. Therefore they are scaled so that the trace of S_B is
-    that without weights, and their gradient is not computed.
+    The weights δ_ij of the paper reduce the influence of pairs of classes that are far apart. They
+    would also make the loss smaller for a smaller code. Therefore they are scaled so that S_B has
+    the same trace as without weights, and they are treated as constants in the gradient.
     """
 
     def loss(self, batch: Batch) -> Tensor:
-        """Criterion of the batch's scatters, between 0 and m."""
+        """Return the loss of the batch, between 0 and m."""
         code, n_rows = batch.code, len(batch.code)
         _, classes = batch.labels.unique(return_inverse=True)
         members = one_hot(classes).to(code.dtype)
@@ -213,7 +214,7 @@ class Discriminant(NoDecision):
         squared = differences.detach().square().sum(dim=2)
         tiny = torch.finfo(code.dtype).tiny
         spread = (shares * squared).sum().clamp(min=tiny)
-        # The difference of coincident means has no direction.
+        # If two means coincide, their difference has no direction, and the pair gets no weight.
         inverse = torch.where(squared > 1e-12 * spread, 1 / squared.clamp(min=tiny), 0.0)
         weights = shares * inverse * spread / (shares * (inverse > 0)).sum().clamp(min=tiny)
         between = torch.einsum("ij,ijk,ijl->kl", weights, differences, differences)
@@ -226,11 +227,11 @@ class Discriminant(NoDecision):
 
 
 def log_kernel(a: Tensor, b: Tensor, dof: float | None) -> Tensor:
-    """(n, k) logarithms of the similarities of (n, m) and (k, m) codes, up to a constant.
+    """Return (n, k) logarithms of similarities of (n, m) and (k, m) codes, up to a constant.
 
     The Gaussian is exp(−‖a − b‖²), without a factor ½, as in the papers.
     """
-    # ‖a‖² − 2ab + ‖b‖² would be inexact for near neighbours.
+    # ‖a‖² − 2ab + ‖b‖² is inexact for near neighbours.
     squared = (a[:, None] - b).square().sum(dim=2)
     if dof is None:
         return -squared
@@ -238,17 +239,17 @@ def log_kernel(a: Tensor, b: Tensor, dof: float | None) -> Tensor:
 
 
 def joint_divergence(p: Tensor, code: Tensor, dof: float | None) -> Tensor:
-    """KL(P‖Q) of (b, b) joint probabilities with a zero diagonal and those of the code."""
+    """Return KL(P‖Q) of (b, b) joint probabilities with a zero diagonal, and those of the code."""
     logits = log_kernel(code, code, dof)
     log_q = logits - _without_self(logits).flatten().logsumexp(dim=0)
     return (torch.xlogy(p, p) - p * log_q).sum()
 
 
 def neighbor_probabilities(squared: Tensor, perplexity: float) -> Tensor:
-    """(b, b) p_{j|i} ∝ exp(−β_i d²_ij) whose rows have the given perplexity, by bisection."""
+    """Return (b, b) p_{j|i} ∝ exp(−β_i d²_ij) whose rows have the given perplexity."""
     tiny = torch.finfo(squared.dtype).tiny
     squared = squared / squared.mean(dim=1, keepdim=True).clamp(min=tiny)
-    # At this distance from itself, a sample is never its own neighbour.
+    # With this distance to itself, a sample is not its own neighbour.
     squared = squared.masked_fill(_diagonal(squared), 1e9)
     squared = squared - squared.amin(dim=1, keepdim=True)
     low = torch.full_like(squared[:, :1], -10.0)
@@ -265,13 +266,13 @@ def neighbor_probabilities(squared: Tensor, perplexity: float) -> Tensor:
 
 
 def _same_class(labels: Tensor) -> Tensor:
-    """(b, b) 1.0 for two different samples of one class, else 0.0."""
+    """Return (b, b) 1.0 for two different samples of one class, else 0.0."""
     same = labels[:, None] == labels
     return same.masked_fill(_diagonal(same), False).float()
 
 
 def _without_self(logits: Tensor) -> Tensor:
-    # Minus infinity would become NaN where a sample is alone in its batch.
+    # Minus infinity would become NaN for a batch of one sample.
     return logits.masked_fill(_diagonal(logits), torch.finfo(logits.dtype).min)
 
 

@@ -1,4 +1,4 @@
-"""Class posteriors of a kernel density estimate, and the rivals' uses of them."""
+"""Class posteriors of a kernel density estimate, and rivals that use them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ from benchmarks.rivals.selection import Array, Labels, best_setting
 
 
 class ParzenPosterior:
-    """p(c | x) of Gaussian kernels on the labelled points, as Peltonen et al. (2009) estimate it.
+    """p(c | x) by Gaussian kernels on the labelled points, as in Peltonen et al. (2009).
 
-    Training points are predicted from the others, or their posteriors would be surer than those
-    of new points. The width is the one of highest likelihood in this leave-one-out.
-
-    Parameters
-    ----------
-    factors
-        Widths that are tried, in units of the median distance to the nearest neighbour.
+    Each training point is predicted from the others; otherwise its posterior would be closer to 0
+    or 1 than that of a new point. The width with the highest likelihood of these predictions is
+    used.
     """
 
-    def __init__(self, factors: tuple[float, ...] = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)) -> None:
-        self.factors = factors
+    factors = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+    """Candidate widths, in units of the median distance to the nearest neighbour."""
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Keep the data and choose the width."""
@@ -55,22 +51,23 @@ class ParzenPosterior:
 
     def _proba(self, log_kernel: Array) -> Array:
         proba = softmax(log_kernel, axis=1) @ self.indicators
-        # As if one sample in a thousand had a label at random: no class is ever impossible.
+        # This is the posterior if one sample in a thousand has a random label. It is never 0.
         return np.asarray(0.999 * proba + 0.001 / proba.shape[1])
 
 
 def fisher_distances(left: Array, right: Array, codes: Labels, n_steps: int) -> Array:
-    """Return the lengths of straight lines in the Fisher metric of p(c | x).
+    """Return the (n, m) lengths of straight lines in the Fisher metric of p(c | x).
 
     This is the T-point approximation of Venna et al. (2010): the metric
-    J(x) = E_c [∇ log p(c|x) ∇ log p(c|x)ᵀ] is summed up along the line between two points. Between
-    neighbouring points of the line, the length is exact for the shortest way through the simplex
-    of posteriors, twice their Bhattacharyya angle, of which J is the second derivative.
+    J(x) = E_c [∇ log p(c|x) ∇ log p(c|x)ᵀ] is integrated along the line between two points, in
+    ``n_steps`` steps. The length of a step is that of the shortest path between the posteriors at
+    its ends in the simplex, which is twice their Bhattacharyya angle; J is the second derivative of
+    this angle.
 
-    ``left`` and ``right`` hold logarithms of Gaussian kernels of (n,) and (m,) points at the
-    labelled ones. With the fraction t of the line, squared distances make the kernel there
-    proportional to left^(1 − t) right^t, so all lines cost one matrix product a class and step.
-    Labelled points that have an infinite logarithm at either end have no say.
+    ``left`` (n, N) and ``right`` (m, N) are logarithms of Gaussian kernels between the ends of the
+    lines and N labelled points. At the fraction t of a line, the kernel is proportional to
+    left^(1 − t) right^t, so one matrix product for each class and step serves all lines. A labelled
+    point does not count if its logarithm is infinite at either end.
     """
     left = left - left.max(axis=1, keepdims=True)
     right = right - right.max(axis=1, keepdims=True)
@@ -85,7 +82,7 @@ def fisher_distances(left: Array, right: Array, codes: Labels, n_steps: int) -> 
         a, b = np.where(seen_a, a, 0), np.where(seen_b, b, 0)
         for step, t in enumerate(fractions):
             mass = (np.exp((1 - t) * a) * seen_a) @ (np.exp(t * b) * seen_b).T
-            # Where all kernels vanish, nothing is known: all classes are alike.
+            # If all kernels underflow to 0, all classes have equal posteriors.
             mass += 1e-200
             total[step] += mass
             root = np.sqrt(mass)
@@ -102,18 +99,19 @@ def fisher_distances(left: Array, right: Array, codes: Labels, n_steps: int) -> 
 def embedding_cost(
     points: Array, centers: Array, posteriors: Array, log_prior: Array, decay: float
 ) -> tuple[float, Array, Array]:
-    """Return Σ_n KL(p(·|x_n) ‖ q(·|r_n)) with its penalty, and both gradients.
+    """Return Σ_n KL(p(·|x_n) ‖ q(·|r_n)) plus the penalty, and its gradients.
 
-    The objective of Iwata et al. (2007), divided by the number of points.
+    This is the objective of Iwata et al. (2007), divided by the number of points. The gradients are
+    those with respect to the points r_n and to the class centers.
     """
     n = len(points)
     logits = log_prior - 0.5 * cdist(points, centers, "sqeuclidean")
     log_q = logits - logsumexp(logits, axis=1, keepdims=True)
-    # p log p does not depend on the embedding, but makes zero the least of all costs.
+    # p log p does not depend on the embedding; with it, the smallest possible cost is 0.
     cost = np.sum(posteriors * (np.log(posteriors) - log_q))
     cost += decay * (np.sum(points**2) + n / len(centers) * np.sum(centers**2))
     pull = posteriors - np.exp(log_q)
-    # Σ_c (p − q) (r − φ_c) = −(p − q) φ, since p and q have the same sum.
+    # Σ_c (p − q) (r − φ_c) = −(p − q) φ, because p and q have the same sum.
     slope = -pull @ centers + 2 * decay * points
     slope_centers = pull.sum(axis=0)[:, None] * centers - pull.T @ points
     slope_centers += 2 * decay * n / len(centers) * centers
@@ -124,34 +122,30 @@ class ParametricEmbedding(BaseEstimator):
     """Parametric embedding of class posteriors.
 
     Iwata, Saito, Ueda, Stromsten, Griffiths & Tenenbaum (2007), "Parametric embedding for class
-    visualization", Neural Computation 19: points r_n and class centers φ_c in the plane such that
-    q(c | r) ∝ p(c) exp(−½‖r − φ_c‖²) is as near as possible, in the sense of KL(p ‖ q), to the
-    posteriors p(c | x) of a model, here a `ParzenPosterior`. A new point is embedded with the
-    centers fixed, a convex problem, from its posteriors.
+    visualization", Neural Computation 19: points r_n and class centers φ_c in the plane minimise
+    KL(p ‖ q) between the posteriors p(c | x) of a model, here a `ParzenPosterior`, and
+    q(c | r) ∝ p(c) exp(−½‖r − φ_c‖²). A new point is embedded from its posteriors with the centers
+    fixed, which is a convex problem.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     decay
-        Weight of ‖r‖², so that sure posteriors do not run to infinity. Without it, the best of
-        0.001, 0.0001 and 0.01 on held-out training data.
-    n_starts
-        Random starts, of which the best is kept.
+        Weight of ‖r‖², which keeps points with posteriors near 0 and 1 from moving to infinity. If
+        None, the best of 0.001, 0.0001 and 0.01 on held-out training data is used.
     random_state
         Seed.
     """
 
+    n_starts = 3
+    """Random starts; the result with the smallest cost is used."""
+
     def __init__(
-        self,
-        n_components: int = 2,
-        decay: float | None = None,
-        n_starts: int = 3,
-        random_state: int | None = None,
+        self, n_components: int = 2, decay: float | None = None, random_state: int | None = None
     ) -> None:
         self.n_components = n_components
         self.decay = decay
-        self.n_starts = n_starts
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
@@ -176,7 +170,7 @@ class ParametricEmbedding(BaseEstimator):
         best = np.inf
         for _ in range(self.n_starts):
             centers = rng.normal(size=(n_classes, self.n_components))
-            # Points start among the centers of their classes.
+            # A point starts at the mean of the centers, weighted by its posteriors.
             start = np.vstack([posteriors @ centers, centers]).ravel()
             found = minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
             if found.fun < best:
@@ -186,7 +180,7 @@ class ParametricEmbedding(BaseEstimator):
         return self
 
     def _place(self, posteriors: Array) -> Array:
-        """Embed posteriors with the centers fixed."""
+        """Return the embedding of (n, M) posteriors, with the centers fixed."""
 
         def cost(flat: Array) -> tuple[float, Array]:
             value, slope, _ = embedding_cost(

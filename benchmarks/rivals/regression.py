@@ -1,4 +1,4 @@
-"""A map for embeddings that come without one."""
+"""Regression that places new points, for methods that embed only the training points."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchmarks.rivals.selection import Array, Labels
 class KernelRegression:
     """Generalised regression network (Specht 1991), from the input to an embedding.
 
-    A new point lands at the mean of the embedded training points, weighted by a Gaussian of the
-    distance in the input. The width is the one with which training points, each predicted from
-    the others, have the least 5-NN error among the others' embeddings: the measure by which
-    embeddings are compared here, from training data alone.
+    A new point is placed at the mean of the embedded training points, weighted by a Gaussian of the
+    distance in the input. The width of the Gaussian is chosen on the training points: each is
+    predicted from the others, and classified by its 5 nearest neighbours among the embeddings of
+    the others. The width with the smallest error is used.
     """
 
     factors = (0.15, 0.25, 0.5, 0.75, 1.0, 1.5)
-    """Widths that are tried, in units of the median distance to the nearest neighbour."""
+    """Candidate widths, in units of the median distance to the nearest neighbour."""
 
     def fit(self, X: Array, Z: Array, y: Labels) -> Self:
         """Keep the data and choose the width."""
@@ -28,7 +28,7 @@ class KernelRegression:
         codes = np.unique(y, return_inverse=True)[1]
         distances = cdist(X, X, "sqeuclidean")
         np.fill_diagonal(distances, np.inf)
-        # Half of the points may have a twin.
+        # Distances of 0, between equal points, do not count in the median.
         nearest = distances.min(axis=1)
         unit = np.median(nearest[nearest > 0]) if (nearest > 0).any() else 1.0
         errors = []
@@ -45,6 +45,6 @@ class KernelRegression:
         return self._mean(cdist(X, self.X, "sqeuclidean"), self.width**2)
 
     def _mean(self, squared: Array, width: float) -> Array:
-        # Relative to the nearest, or all weights of a far point would vanish.
+        # The smallest distance is subtracted; otherwise all weights of a far point would be 0.
         weights = np.exp((squared.min(axis=1, keepdims=True) - squared) / (2 * width))
         return np.asarray(weights @ self.Z / weights.sum(axis=1, keepdims=True))

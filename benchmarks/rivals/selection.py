@@ -1,4 +1,4 @@
-"""Choosing a setting of a rival by the error that the paper reports, on training data alone."""
+"""Types of rivals, and the choice of their settings on held-out training data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Labels = NDArray[np.generic]
 
 
 class Inductive(Protocol):
-    """A rival that places new points; `fit_transform` returns what the training points got."""
+    """A rival that can place new points; `fit_transform` embeds the training points."""
 
     def fit(self, X: Array, y: Labels) -> Self: ...
     def transform(self, X: Array) -> Array: ...
@@ -24,7 +24,7 @@ class Inductive(Protocol):
 
 
 class Transductive(Protocol):
-    """A rival that has to see the test points, never their labels, while it embeds."""
+    """A rival that embeds training and test points together, without the test labels."""
 
     def fit_transform_both(self, X: Array, y: Labels, X_test: Array) -> tuple[Array, Array]: ...
 
@@ -32,14 +32,14 @@ class Transductive(Protocol):
 def embed(
     rival: Inductive | Transductive, X: Array, y: Labels, X_test: Array
 ) -> tuple[Array, Array]:
-    """Return the embeddings of training and test points, whichever kind the rival is of."""
+    """Return the embeddings of training and test points by a rival of either type."""
     if hasattr(rival, "fit_transform_both"):
         return rival.fit_transform_both(X, y, X_test)
     return rival.fit_transform(X, y), rival.transform(X_test)
 
 
 def knn_error(Z: Array, y: Labels, Z_test: Array, y_test: Labels) -> float:
-    """Share of the test points that five neighbours among the training points get wrong."""
+    """Return the 5-NN error of the test points among the training points."""
     classifier = KNeighborsClassifier(min(5, len(Z))).fit(Z, y)
     return 1.0 - float(classifier.score(Z_test, y_test))
 
@@ -51,13 +51,13 @@ def best_setting(
     y: Labels,
     random_state: int | None,
 ) -> dict[str, float]:
-    """Return the parameters with the least 5-NN error on a held-out fifth of the training data.
+    """Return the parameters with the smallest 5-NN error on a held-out fifth of the training data.
 
-    ``candidates`` are tried on clones of ``rival``; of equal errors, the first wins, so the
-    settings of the rival's own paper belong at the front.
+    Each of the ``candidates`` is set on a clone of ``rival``. The first of those with the smallest
+    error is returned, so the settings of the rival's paper should come first.
     """
     _, counts = np.unique(y, return_counts=True)
-    # A fifth cannot hold every class if there are too few samples of one.
+    # The split can be stratified only if each class has a sample in both parts.
     stratify = y if counts.min() >= 2 and len(y) >= 5 * len(counts) else None
     X_fit, X_held, y_fit, y_held = train_test_split(
         X, y, test_size=0.2, random_state=random_state, stratify=stratify

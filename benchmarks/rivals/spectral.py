@@ -1,4 +1,4 @@
-"""Rivals that end in an eigenvalue problem, written from their papers."""
+"""Rivals whose embedding solves an eigenvalue problem, written from their papers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from benchmarks.rivals.selection import Array, Labels, best_setting
 
 
 def label_factor(y: Labels, n_components: int) -> Array:
-    """Return D, centred, with D Dᵀ = H L H for the delta kernel L of the labels.
+    """Return the centred D with D Dᵀ = H L H for the delta kernel L of the labels.
 
-    L has a rank of M − 1 after centring. Where that is less than the dimensions asked for, the
-    identity is added, which makes the rest of them principal components.
+    H L H has rank M − 1. If that is less than ``n_components``, the identity is added to L; then
+    the remaining dimensions become principal components.
     """
     codes = np.unique(y, return_inverse=True)[1]
     factor = np.eye(codes.max() + 1)[codes]
@@ -33,8 +33,8 @@ class SupervisedPCA(BaseEstimator):
 
     Barshan, Ghodsi, Azimifar & Zolghadri Jahromi (2011), "Supervised principal component analysis:
     visualization, classification and regression on subspaces and submanifolds", Pattern
-    Recognition 44: the orthonormal U that maximises tr(Uᵀ X H L H Xᵀ U), the
-    Hilbert-Schmidt dependence of projection and labels.
+    Recognition 44: the orthonormal U maximises tr(Uᵀ X H L H Xᵀ U), the Hilbert-Schmidt dependence
+    of projection and labels.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class SupervisedPCA(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Project."""
+        """Return the (n, n_components) projection of (n, d) samples."""
         return np.asarray((X - self.mean_) @ self.directions_)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -67,9 +67,9 @@ class SupervisedPCA(BaseEstimator):
 class KernelSupervisedPCA(BaseEstimator):
     """Kernel supervised PCA with a Gaussian kernel.
 
-    Barshan et al. (2011): the β of largest eigenvalue in K H L H K β = λ K β. With
-    H L H = D Dᵀ, they are β = D v / √λ for the eigenvectors v of the small matrix Dᵀ K D; new
-    points go to βᵀ k(X, x).
+    Barshan et al. (2011): β are the eigenvectors of K H L H K β = λ K β with the largest λ. With
+    H L H = D Dᵀ, they are β = D v / √λ for the eigenvectors v of the small matrix Dᵀ K D. A new
+    point is placed at βᵀ k(X, x).
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class KernelSupervisedPCA(BaseEstimator):
     kernel
         ``"rbf"`` or ``"linear"``.
     gamma
-        exp(−gamma ‖x − x'‖²), in units of one over the median of the squared distances. Without
-        it, the best of seven on held-out training data.
+        The kernel is exp(−gamma ‖x − x'‖²), with gamma in units of 1 / median squared distance. If
+        None, the best of seven values on held-out training data is used.
     random_state
         Seed of the held-out part.
     """
@@ -113,13 +113,13 @@ class KernelSupervisedPCA(BaseEstimator):
         return self
 
     def _kernel(self, X: Array) -> Array:
-        """Return k(x, training points)."""
+        """Return the (n, n_train) kernels between samples and training points."""
         if self.kernel == "linear":
             return X @ self.X_.T
         return np.asarray(np.exp(-self.gamma_ / self.unit_ * cdist(X, self.X_, "sqeuclidean")))
 
     def transform(self, X: Array) -> Array:
-        """Project by the kernel."""
+        """Return the (n, n_components) projection of (n, d) samples."""
         return np.asarray(self._kernel(X) @ self.coefficients_)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -128,11 +128,12 @@ class KernelSupervisedPCA(BaseEstimator):
 
 
 def connected_graph(distances: Array, n_neighbors: int) -> sparse.csr_matrix:
-    """Return the symmetric neighbour graph, in one piece: a minimum spanning tree joins the parts.
+    """Return the symmetric neighbour graph; a minimum spanning tree connects its parts.
 
-    Distances of zero are raised a little, since they would mean "no edge".
+    Distances of 0 are replaced by very small ones, because 0 means "no edge".
     """
-    # Not in units of the largest: a dissimilarity may span hundreds of orders of magnitude.
+    # They are relative to the median, because the largest dissimilarity may be too large by
+    # hundreds of orders of magnitude.
     distances = np.maximum(distances, 1e-12 * np.median(distances))
     n = len(distances)
     ranked = distances.copy()
@@ -147,7 +148,7 @@ def connected_graph(distances: Array, n_neighbors: int) -> sparse.csr_matrix:
 
 
 def classical_mds(distances: Array, n_components: int) -> Array:
-    """Return the coordinates of the leading eigenvectors of the doubly centred squares."""
+    """Return the (n, n_components) coordinates of classical scaling of (n, n) distances."""
     gram = -0.5 * distances**2
     gram = gram - gram.mean(axis=0) - gram.mean(axis=1, keepdims=True) + gram.mean()
     last = len(gram) - 1
@@ -156,35 +157,34 @@ def classical_mds(distances: Array, n_components: int) -> Array:
 
 
 def supervised_dissimilarity(X: Array, y: Labels, alpha: float, beta: float) -> Array:
-    """Return D(x, x') of Geng et al. (2005)."""
+    """Return the (n, n) dissimilarities D(x, x') of Geng et al. (2005)."""
     exponent = cdist(X, X, "sqeuclidean") / beta
     within = np.sqrt(-np.expm1(-exponent))
-    # Of far points it matters only that they are far.
+    # The limit prevents overflow; beyond it, all distances are large.
     between = np.sqrt(np.exp(np.minimum(exponent, 300))) - alpha
     return np.asarray(np.where(y[:, None] == y[None, :], within, between))
 
 
 class SupervisedIsomap(BaseEstimator):
-    """S-Isomap: Isomap on a dissimilarity that knows the classes.
+    """S-Isomap: Isomap on a dissimilarity that depends on the classes.
 
     Geng, Zhan & Zhou (2005), "Supervised nonlinear dimensionality reduction for visualization and
-    classification", IEEE Transactions on SMC B 35. D = √(1 − exp(−d²/β)) within a class and
-    √exp(d²/β) − α between classes makes a neighbour graph; the geodesic distances along it go
-    through classical multidimensional scaling. β is the mean distance of all pairs, as the paper
-    advises. The paper trains a regression network to place new points; here it is a
-    `KernelRegression`. A graph in several parts is joined by a minimum spanning tree.
+    classification", IEEE Transactions on SMC B 35. The dissimilarity is √(1 − exp(−d²/β)) within a
+    class and √exp(d²/β) − α between classes. Classical scaling embeds the geodesic distances in its
+    neighbour graph; a minimum spanning tree connects the parts of the graph. β is the mean distance
+    of all pairs, as the paper advises. The paper trains a regression network to place new points;
+    here it is a `KernelRegression`.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
     n_neighbors
-        Without it, the best of 10, 5 and 40 on held-out training data, together with ``alpha``.
+        If None, the best of 10, 5 and 40 on held-out training data is used; it is chosen together
+        with ``alpha``.
     alpha
-        How much nearer two points of different classes may seem; the paper has 0.5, and it matters
-        much. Without it, the best of 0.5, 0.25 and 0.
-    beta
-        Without it, the mean distance.
+        How much the dissimilarity of different classes is reduced. The paper has 0.5; the errors
+        depend much on it. If None, the best of 0.5, 0.25 and 0 is used.
     random_state
         Seed of the held-out part.
     """
@@ -194,13 +194,11 @@ class SupervisedIsomap(BaseEstimator):
         n_components: int = 2,
         n_neighbors: int | None = None,
         alpha: float | None = None,
-        beta: float | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.alpha = alpha
-        self.beta = beta
         self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
@@ -215,7 +213,7 @@ class SupervisedIsomap(BaseEstimator):
             setting = best_setting(self, candidates, X, y, self.random_state)
             n_neighbors, alpha = int(setting["n_neighbors"]), setting["alpha"]
         distances = cdist(X, X)
-        beta = self.beta or float(distances[~np.eye(len(X), dtype=bool)].mean())
+        beta = float(distances[~np.eye(len(X), dtype=bool)].mean())
         graph = connected_graph(supervised_dissimilarity(X, y, alpha, beta), n_neighbors)
         geodesics = shortest_path(graph, directed=False)
         self.embedding_ = classical_mds(geodesics, self.n_components)
@@ -223,7 +221,7 @@ class SupervisedIsomap(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Place new points by regression."""
+        """Place new points by kernel regression."""
         return self.map_.predict(X)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -232,17 +230,18 @@ class SupervisedIsomap(BaseEstimator):
 
 
 def nearest_semidefinite(A: Array) -> Array:
-    """Return the projection of a symmetric matrix on the cone of semidefinite ones."""
+    """Return the projection of a symmetric matrix on the cone of semidefinite matrices."""
     values, vectors = linalg.eigh(A)
     return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T)
 
 
 def unfold(pull: Array, differences: Array, squared: Array, penalty: float) -> Array:
-    """Maximise tr(A pull) − penalty · mean_e (v_eᵀ A v_e − d_e²)² over semidefinite A.
+    """Return the semidefinite A that maximises tr(A pull) − penalty · mean_e (v_eᵀ A v_e − d_e²)².
 
-    Concave, hence with one optimum, to which accelerated projected gradient steps go (Beck &
-    Teboulle 2009). ``differences`` holds the v_e, ``squared`` the d_e² with a mean of one. The
-    pull is scaled to tr(A pull) = 1 for the multiple of the identity that keeps distances best.
+    The problem is concave, so it has one optimum. Accelerated projected gradient steps find it
+    (Beck & Teboulle 2009). ``differences`` are the v_e, and ``squared`` the d_e² with a mean of 1.
+    The steps start from the multiple of the identity with the best distances, for which ``pull`` is
+    scaled to tr(A pull) = 1.
     """
     m = len(pull)
     outer = (differences[:, :, None] * differences[:, None, :]).reshape(len(differences), m * m)
@@ -259,7 +258,7 @@ def unfold(pull: Array, differences: Array, squared: Array, penalty: float) -> A
     for _ in range(500):
         slope = pull - 2 * penalty * (quadratic @ ahead.ravel() - linear).reshape(m, m)
         new = nearest_semidefinite(ahead + step * (slope + slope.T) / 2)
-        # Momentum that points uphill no longer is dropped (O'Donoghue & Candès 2015).
+        # The momentum is reset if it no longer points uphill (O'Donoghue & Candès 2015).
         if np.sum((ahead - new) * (new - metric)) > 0:
             momentum = 1.0
         faster = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
@@ -274,42 +273,42 @@ def unfold(pull: Array, differences: Array, squared: Array, penalty: float) -> A
 class ColoredMVU(BaseEstimator):
     """MUHSIC, or coloured maximum variance unfolding, in its Laplacian-reduced form.
 
-    Song, Smola, Borgwardt & Gretton (2007), "Colored maximum variance unfolding", NIPS 20:
-    maximise tr(H K H L), the dependence of the embedding's kernel K on the labels' delta kernel
-    L, while K keeps the distances of neighbours.
+    Song, Smola, Borgwardt & Gretton (2007), "Colored maximum variance unfolding", NIPS 20: the
+    kernel K of the embedding maximises tr(H K H L), its dependence on the delta kernel L of the
+    labels, and preserves the distances of neighbours.
 
-    What is simplified: K = V A Vᵀ with V the bottom eigenvectors of the neighbour graph's
-    Laplacian, as the paper proposes for large n after Weinberger et al. (2006), and the
-    constraints as a quadratic penalty; `unfold` solves this small problem. The paper's last
-    refinement, gradient steps on all coordinates, is left out. Points are embedded by the leading
-    eigenvectors of K; new ones by a `KernelRegression`, since the paper has no map.
+    Simplifications: K = V A Vᵀ, where V has the bottom eigenvectors of the Laplacian of the
+    neighbour graph, as the paper proposes for large n after Weinberger et al. (2006). The
+    constraints are a quadratic penalty. `unfold` solves this small problem. The last step of the
+    paper, gradient steps on all coordinates, is left out. The embedding has the leading
+    eigenvectors of K. A `KernelRegression` places new points, because the paper has no map.
 
     Parameters
     ----------
     n_components
         Columns of the embedding.
-    n_neighbors
-        Neighbours whose distances are kept.
     n_eigenvectors
-        Columns of V. Without it, 10 or 30, together with ``penalty``.
+        Columns of V. If None, the better of 10 and 30 is used; it is chosen together with
+        ``penalty``.
     penalty
-        Weight of the constraints: 1 if breaking them by 100 % costs as much as all the dependence
-        on labels that the eigenvectors have on their own. Without it, the best of 1, 10 and 100
-        on held-out training data.
+        Weight of the constraints. With 1, an error of 100 % in all distances costs as much as the
+        dependence on the labels before the optimisation. If None, the best of 1, 10 and 100 on
+        held-out training data is used.
     random_state
         Seed of the held-out part.
     """
 
+    n_neighbors = 5
+    """Neighbours whose distances are preserved."""
+
     def __init__(
         self,
         n_components: int = 2,
-        n_neighbors: int = 5,
         n_eigenvectors: int | None = None,
         penalty: float | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
-        self.n_neighbors = n_neighbors
         self.n_eigenvectors = n_eigenvectors
         self.penalty = penalty
         self.random_state = random_state
@@ -330,7 +329,7 @@ class ColoredMVU(BaseEstimator):
         weights = np.zeros(graph.shape)
         weights[graph.row, graph.col] = 1
         laplacian = np.diag(weights.sum(axis=1)) - weights
-        # Without the first, which is constant.
+        # The first eigenvector is constant, and is left out.
         last = min(n_eigenvectors, len(X) - 1)
         basis = np.sqrt(len(X)) * linalg.eigh(laplacian, subset_by_index=[1, last])[1]
         squared = graph.data**2 / np.mean(graph.data**2)
@@ -344,12 +343,12 @@ class ColoredMVU(BaseEstimator):
         return self
 
     def _pull(self, basis: Array, y: Labels) -> Array:
-        """Return Vᵀ H L H V, whose product with A has the trace that is maximised."""
+        """Return Vᵀ H L H V; the trace of its product with A is maximised."""
         factor = basis.T @ label_factor(y, 1)
         return np.asarray(factor @ factor.T)
 
     def transform(self, X: Array) -> Array:
-        """Place new points by regression."""
+        """Place new points by kernel regression."""
         return self.map_.predict(X)
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
@@ -362,8 +361,8 @@ class MVU(ColoredMVU):
 
     Weinberger & Saul (2006), "Unsupervised learning of image manifolds by semidefinite
     programming", IJCV 70; the reduction is that of Weinberger, Sha, Zhu & Saul (2006), NIPS 19.
-    As `ColoredMVU`, with the variance tr(K) in the place of the dependence on labels, which choose
-    the settings and the width of the regression alone.
+    It differs from `ColoredMVU` in that it maximises the variance tr(K), not the dependence on the
+    labels. The labels only serve to choose the settings and the width of the regression.
     """
 
     def _pull(self, basis: Array, y: Labels) -> Array:

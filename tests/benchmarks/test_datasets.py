@@ -1,4 +1,4 @@
-"""Data sets are found in the reader's folder, or else downloaded and checked."""
+"""Data sets are read from the data folder, or downloaded and checked."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ needs_data = pytest.mark.skipif(
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of a user who has no data folder."""
+    """Return the folder of downloads, without a data folder."""
     monkeypatch.setattr(datasets, "data_folder", lambda: None)
     monkeypatch.delenv("CE_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
     return tmp_path / "centroid-encoder"
 
 
-def test_a_file_is_downloaded_once_and_checked(
+def test_a_file_is_downloaded_once_and_its_sum_is_checked(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def download(self: object, url: str, output_file: str, pooch: object) -> None:
@@ -77,7 +77,9 @@ def test_labels_of_usps_are_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert_array_equal(X, np.arange(10)[:, None] * np.ones((1, 256)))
 
 
-def test_a_pickle_runs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pickle_of_other_objects_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     usps_archive(tmp_path, io.BytesIO(b"anything but an array"))
     monkeypatch.setenv("CE_DATA", str(tmp_path))
     with pytest.raises(pickle.UnpicklingError, match="not part of an array"):
@@ -85,6 +87,6 @@ def test_a_pickle_runs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @needs_data
-def test_the_sums_are_those_of_the_files() -> None:
+def test_files_in_the_data_folder_have_the_published_sums() -> None:
     for name, (_, sha256) in datasets.REGISTRY.items():
         assert hashlib.sha256(datasets.data_path(name).read_bytes()).hexdigest() == sha256, name

@@ -1,4 +1,4 @@
-"""From a run of one method to the cell of a table."""
+"""Errors of runs, the file of results, and the tables in the documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_data = pytest.mark.skipif(
 )
 
 
-def test_an_error_is_that_of_scikit_learn() -> None:
+def test_errors_are_those_of_scikit_learn() -> None:
     row = errors.evaluate(EXPERIMENTS["iris"], METHODS["PCA"], 3)
     X, X_test, y, y_test = train_test_split(
         *load_iris(return_X_y=True), test_size=0.3, random_state=3
@@ -38,7 +38,7 @@ def test_an_error_is_that_of_scikit_learn() -> None:
     assert "torch 2" in str(row["versions"])
 
 
-def test_pixels_share_a_scale_and_other_features_do_not() -> None:
+def test_pixels_have_one_scale_and_other_features_one_each() -> None:
     rng = np.random.default_rng(0)
     X, X_test = (rng.normal(3, [1, 10], size=(n, 2)) for n in (50, 20))
     z, z_test = standardized("usps", X, X_test)
@@ -49,7 +49,7 @@ def test_pixels_share_a_scale_and_other_features_do_not() -> None:
     np.testing.assert_allclose(z_test, StandardScaler().fit(X).transform(X_test))
 
 
-def test_what_is_in_the_file_is_not_run_again(
+def test_runs_in_the_file_are_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "errors.csv"
@@ -74,11 +74,11 @@ def results(**errors_by_method: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["experiment", "method", "run", "knn_error", "seconds"])
 
 
-def test_cells_of_a_table() -> None:
+def test_table_of_errors() -> None:
     frame = results(PCA=[0.1] * 25, LDA=[0.02, 0.04], NCA=[0.5], UMAP=[0.2] * 25)
     table = render.errors_table(frame, ["iris"])
     assert "| | Iris, paper | Iris |" in table
-    # The best of those that had as many runs as any.
+    # The best of the methods with the most runs is bold.
     assert "| PCA |  | **10.00**\u00a0±\u00a00.00 |" in table
     assert "| UMAP |  | 20.00\u00a0±\u00a00.00 |" in table
     assert "| LDA |  | 3.00\u00a0±\u00a01.41 (2) |" in table
@@ -87,11 +87,11 @@ def test_cells_of_a_table() -> None:
     assert "| centroid-encoder, the paper's recipe | 3.29 |  |" in table
 
 
-def test_who_is_better_is_told_by_the_runs_that_both_made() -> None:
+def test_better_methods_are_found_in_the_runs_of_both() -> None:
     same = {"LDA": [0.3] * 5, "UMAP": [0.1] * 4, "5-NN": [0.0] * 5}
     ours = {"centroid-encoder": [0.2, 0.3, 0.2, 0.2, 0.2, 0.9]}
     frame = results(**ours, PCA=[0.1, 0.1, 0.3, 0.2, 0.2], **same)
-    # 10, 20 and -10 points fewer: their mean, and their standard deviation over the root of five.
+    # PCA makes 10, 20, -10, 0 and 0 % fewer errors: their mean and its standard error.
     assert render.better_table(frame).splitlines()[2:] == [
         "| Iris | PCA | 5 | 4.00\u00a0±\u00a05.10 | 2 |"
     ]
@@ -99,7 +99,7 @@ def test_who_is_better_is_told_by_the_runs_that_both_made() -> None:
     assert len(render.better_table(others).splitlines()) == 2
 
 
-def test_tables_take_their_places() -> None:
+def test_a_table_is_replaced_between_its_marks() -> None:
     text = "a\n<!-- rules -->\nold\n<!-- end -->\nb\n"
     found = render.replaced(text, "rules", "new")
     assert found == "a\n<!-- rules -->\n\nnew\n\n<!-- end -->\nb\n"
@@ -108,7 +108,7 @@ def test_tables_take_their_places() -> None:
         render.replaced(text, "other", "new")
 
 
-def test_every_published_number_has_a_row() -> None:
+def test_every_published_error_has_a_method() -> None:
     names = {render.PAPER_NAME.get(name, name) for name in METHODS}
     assert {name for found in PUBLISHED.values() for name in found} <= names
     assert set(PUBLISHED) == set(EXPERIMENTS)
@@ -127,7 +127,7 @@ SIZES = {
 
 @needs_data
 @pytest.mark.parametrize("name", SIZES)
-def test_the_papers_splits(name: str) -> None:
+def test_splits_have_the_sizes_of_the_paper(name: str) -> None:
     X, y, X_test, y_test = EXPERIMENTS[name].run(1)
     assert (
         (len(X), len(X_test), X.shape[1]) == (len(y), len(y_test), X_test.shape[1]) == SIZES[name]
@@ -136,7 +136,7 @@ def test_the_papers_splits(name: str) -> None:
 
 
 @needs_data
-def test_the_ten_folds_are_of_one_draw() -> None:
+def test_ten_folds_divide_one_draw() -> None:
     splits = list(EXPERIMENTS["phoneme"].splits(11))
     assert len(splits) == 11
     tested = np.concatenate([X_test for _, _, X_test, _ in splits[:10]])
@@ -147,11 +147,11 @@ def test_the_ten_folds_are_of_one_draw() -> None:
         next(EXPERIMENTS["phoneme"].splits(0))
 
 
-def test_tables_of_cells_and_pictures_have_the_best_in_bold() -> None:
+def test_best_values_are_bold_in_tables_of_cells_and_pictures() -> None:
     pictures = pd.DataFrame({name: [0.3, 0.2] for name in render.PICTURE})
     pictures["method"], pictures["set"] = ["voronoi", "PCA"], "sonar"
     ours, pca = render.pictures_table(pictures).splitlines()[2:]
-    # Less is better for errors, more for trust.
+    # The smallest error and the largest trust are bold.
     assert ours.startswith("| centroid-encoder | 1 | 0.3 | 0.3 | **0.300** |")
     assert pca.startswith("| PCA | 1 | **0.2** | **0.2** | 0.200 |")
     errors = {"knn_error": [0.1, 0.3, 0.1, 0.1], "voronoi_error": [0.2, 0.2, 0.1, 0.1]}

@@ -1,3 +1,5 @@
+"""The benchmark for GPUs, on a CPU."""
+
 from __future__ import annotations
 
 import csv
@@ -9,10 +11,10 @@ import pytest
 from benchmarks import gpu, render
 
 
-def test_runs_without_a_gpu(
+def test_checks_and_measurements_run_on_a_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Without images and network: the cells are drawn at random.
+    # The data folder is empty, so only random cells are used.
     monkeypatch.setenv("CE_DATA", str(tmp_path))
     results = tmp_path / "gpu.csv"
     command = ["gpu", "--device", "cpu", "--samples", "60", "--results", str(results)]

@@ -1,4 +1,4 @@
-"""Suggested labels: typical cells as in scikit-activeml, and how many labels reach an error."""
+"""Choice of typical cells as in scikit-activeml, and number of labels that reach an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_typical_cells_are_those_of_scikit_activeml(rng, n):
     assert_array_equal(found, expected)
 
 
-def test_labels_that_are_needed():
+def test_number_of_labels_that_reach_an_error():
     errors = pd.Series([0.4, 0.2, 0.1], index=[20, 100, 200])
     assert needed(errors, 0.3) == pytest.approx(60)
     assert needed(errors, 0.1) == pytest.approx(200)

@@ -1,4 +1,4 @@
-"""Peaks of memory, of real processes that train on real files."""
+"""Peaks of memory of processes that train on files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from benchmarks import memory
 
 BESIDE = 120e6
-"""Bytes of other results for the additional cells."""
+"""Bytes that are allowed for other results of the additional cells."""
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Files of cells sorted by class; the second has 260 MB more.
+    """Two files of cells, sorted by class; the second is 260 MB larger.
 
-    For fewer than ten thousand cells, other parts of the memory grow as well.
+    With fewer than ten thousand cells, other parts of the memory grow as well.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "FOLDER", tmp_path_factory.mktemp("memory"))
@@ -27,7 +27,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("what", "whole"), [("train", 0), ("train_loaded", 1.25)])
-def test_peaks_grow_with_what_has_to_be_in_memory(
+def test_peaks_grow_with_the_data_that_must_be_in_memory(
     what: str, whole: float, files: list[Path]
 ) -> None:
     few, many = (memory.measured(what, file) for file in files)

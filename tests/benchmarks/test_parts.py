@@ -1,4 +1,4 @@
-"""The parts of the benchmark beside the tables of errors, on data that scikit-learn ships."""
+"""Variance in two components, ablation, and data sets of few samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks import ablation, errors, few, protocols, render, variance
 from benchmarks.protocols import EXPERIMENTS
 
 
-def test_a_centroid_encoder_brings_the_variance_into_two_components() -> None:
+def test_the_output_has_more_variance_in_two_components_than_the_images() -> None:
     X, y = load_digits(return_X_y=True)
     chosen = np.isin(y, (4, 9))
     images, hidden, output = variance.through_network(X[chosen], (y[chosen] == 9).astype(int))
@@ -23,7 +23,7 @@ def test_a_centroid_encoder_brings_the_variance_into_two_components() -> None:
     assert variance.kept(output) > 1.5 * variance.kept(images)
 
 
-def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
+def test_ablation_runs_and_table(tmp_path: Path) -> None:
     path = tmp_path / "ablation.csv"
     method = ablation.METHODS["bottleneck without compactness"]
     errors.run_cases([(EXPERIMENTS["iris"], method, 0)], path)
@@ -44,7 +44,7 @@ def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
     assert "| without pre-training |  |" in table
 
 
-def test_cells_of_the_largest_classes_by_the_features_that_vary_most(
+def test_cells_of_the_largest_classes_with_the_most_variable_features(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = np.random.default_rng(0).poisson([1, 20, 1, 5, 300], size=(60, 5)).astype(np.float32)
@@ -59,7 +59,7 @@ def test_cells_of_the_largest_classes_by_the_features_that_vary_most(
     np.testing.assert_allclose(np.expm1(X).sum(axis=1), 1e4, rtol=1e-4)
 
 
-def test_outside_is_what_no_fold_of_the_first_draw_has() -> None:
+def test_outside_has_the_samples_that_are_in_no_fold_of_the_first_draw() -> None:
     X = np.arange(2000)[:, None]
     y = X[:, 0] % 2
     rest, labels = few.outside((X, y))

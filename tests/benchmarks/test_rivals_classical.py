@@ -38,14 +38,14 @@ RIVALS = UNSUPERVISED | SUPERVISED
 
 
 def blobs(n: int = 120, n_classes: int = 3, distance: float = 3.0) -> tuple[Array, Labels]:
-    """Gaussian groups in ten dimensions, labelled by strings."""
+    """Return Gaussian groups in ten dimensions, and their names."""
     rng = np.random.default_rng(0)
     codes = np.arange(n) % n_classes
     means = distance * rng.normal(size=(n_classes, 10))
     return means[codes] + rng.normal(size=(n, 10)), np.array(list("abcdefgh"))[codes]
 
 
-# UMAP and PaCMAP are compiled at their first use; CEBRA takes minutes for all its steps.
+# UMAP and PaCMAP are compiled at their first use, and CEBRA takes minutes.
 LONG = "UMAP", "supervised UMAP", "PaCMAP", "CEBRA"
 SLOW = {name: [pytest.mark.slow] if name in LONG else [] for name in RIVALS}
 
@@ -65,7 +65,7 @@ def test_a_rival_separates_blobs_and_repeats_itself(
 
 
 class Ruler(BaseEstimator):
-    """One coordinate of the data."""
+    """An embedding with one feature of the data."""
 
     def __init__(self, axis: int = 0) -> None:
         self.axis = axis
@@ -84,12 +84,12 @@ def test_a_setting_is_chosen_on_a_fifth_of_the_training_data(rng: np.random.Gene
     X[:, 2] += 10 * y
     candidates = [{"axis": axis} for axis in (0, 1, 2)]
     assert best_setting(Ruler(), candidates, X, y, 0) == {"axis": 2}
-    # A class of one cannot be in both parts.
+    # A class with one sample cannot be in both parts.
     y[0] = 2
     assert best_setting(Ruler(), candidates, X, y, 0) == {"axis": 2}
 
 
-def test_knn_error_is_the_share_of_wrong_majorities() -> None:
+def test_knn_error_is_the_share_of_wrong_majority_votes() -> None:
     Z = np.array([[0.0], [1], [2], [3], [4], [100]])
     y = np.array(["a", "a", "a", "b", "b", "b"])
     assert knn_error(Z, y, np.array([[2.0], [98.0]]), np.array(["a", "a"])) == 0.5
@@ -117,14 +117,14 @@ def test_kernel_supervised_pca_is_supervised_pca_if_its_kernel_is_linear(n_class
     up_to_signs(kernel.transform(X), plain.transform(X))
 
 
-def test_dissimilarity_is_that_of_the_paper(rng: np.random.Generator) -> None:
+def test_dissimilarity_follows_the_formula_of_the_paper(rng: np.random.Generator) -> None:
     X, y = rng.normal(size=(5, 3)), np.array([0, 0, 1, 1, 1])
     d = np.exp(cdist(X, X, "sqeuclidean") / 2)
     expected = np.where(np.equal.outer(y, y), np.sqrt(1 - 1 / d), np.sqrt(d) - 0.5)
     np.testing.assert_allclose(supervised_dissimilarity(X, y, 0.5, 2.0), expected, atol=1e-7)
 
 
-def test_classical_scaling_gives_back_a_plane(rng: np.random.Generator) -> None:
+def test_classical_scaling_recovers_points_of_a_plane(rng: np.random.Generator) -> None:
     Z = rng.normal(size=(30, 2))
     np.testing.assert_allclose(cdist(*[classical_mds(cdist(Z, Z), 2)] * 2), cdist(Z, Z))
 
@@ -138,7 +138,7 @@ def test_unfolding_satisfies_the_conditions_of_an_optimum(rng: np.random.Generat
     unit = np.trace(pull) * (lengths @ squared) / (lengths @ lengths)
     errors = np.einsum("ei,ij,ej->e", differences, A, differences) - squared
     slope = pull / unit - 2 * np.einsum("e,ei,ej->ij", errors, differences, differences) / 60
-    # At the optimum of a concave function on the cone, no direction of the slope is positive.
+    # At the optimum of a concave function on the cone, the slope has no positive eigenvalue.
     assert linalg.eigvalsh(A)[0] > -1e-9
     assert linalg.eigvalsh(slope)[-1] < 1e-3
     np.testing.assert_allclose(slope @ A, 0, atol=1e-3)
@@ -154,7 +154,7 @@ def test_regression_is_the_weighted_mean() -> None:
     assert np.isfinite(model.predict(X + 1e4)).all()
 
 
-def test_posteriors_leave_the_point_itself_out() -> None:
+def test_posteriors_of_a_training_point_leave_it_out() -> None:
     X, y = blobs(30, distance=1.0)
     model = ParzenPosterior().fit(X, y)
     k = np.exp(-cdist(X, X, "sqeuclidean") / (2 * model.width**2))
@@ -164,7 +164,7 @@ def test_posteriors_leave_the_point_itself_out() -> None:
 
 
 def gradient_error(cost: Callable[..., tuple[Any, ...]], *parts: Array) -> float:
-    """Error of the gradients by each part, which a cost returns beside its value."""
+    """Return the error of the gradients that a cost returns with its value, one for each part."""
 
     def value(flat: Array) -> Any:
         return cost(*split(flat))[0]
@@ -210,11 +210,11 @@ def test_fisher_distance_is_the_length_in_the_metric_of_the_posteriors() -> None
         length += np.sqrt(np.exp(log_posterior(x)) @ change**2) / steps
     kernels = model.log_kernel(a[None]), model.log_kernel(b[None])
     assert fisher_distances(*kernels, model.codes, 200)[0, 0] == pytest.approx(length, rel=1e-3)
-    # Every step less is a shortcut through the simplex.
+    # With fewer steps, the path takes shortcuts through the simplex and is shorter.
     assert fisher_distances(*kernels, model.codes, 5)[0, 0] <= length
 
 
-def test_neighbour_probabilities_have_their_perplexity() -> None:
+def test_neighbour_probabilities_have_the_given_perplexity() -> None:
     X, _ = blobs(60)
     squared = cdist(X, X, "sqeuclidean")
     np.fill_diagonal(squared, np.inf)
@@ -242,9 +242,9 @@ def test_cost_and_gradient_of_nerv(share: float, rng: np.random.Generator) -> No
     assert gradient_error(lambda Z: map_cost(Z, p, w, share), Z) < 1e-6
 
 
-def test_gradients_of_multiple_relations(rng: np.random.Generator) -> None:
+def test_gradients_of_multiple_relational_embedding(rng: np.random.Generator) -> None:
     alike = np.equal.outer(np.arange(8) % 4, np.arange(8) % 4) * 1.0
-    alike[0] = alike[:, 0] = 0  # a class of one
+    alike[0] = alike[:, 0] = 0  # a class with one sample
     alike[4] = alike[:, 4] = 0
     near = rng.dirichlet(np.ones(8), 8)
     for p in (alike, near):

@@ -14,7 +14,7 @@ def found() -> tuple[GapProximities, np.ndarray, np.ndarray]:
     return GapProximities(60, random_state=0).fit(X, y), X, y
 
 
-def test_proximities_are_those_of_a_double_loop(found) -> None:
+def test_proximities_are_those_of_two_loops(found) -> None:
     model, X, _ = found
     p = model.training()
     leaves = model.forest.apply(X)
@@ -40,7 +40,7 @@ def test_rows_sum_to_one_and_give_the_votes_of_the_forest(found) -> None:
     np.testing.assert_allclose(model.new(new) @ onehot, model.forest.predict_proba(new), atol=1e-12)
 
 
-def test_a_knee_is_where_the_slope_changes() -> None:
+def test_the_knee_is_at_the_change_of_the_slope() -> None:
     values = np.concatenate([np.linspace(10, 2, 9), np.linspace(2, 1, 30)[1:]])
     assert knee(values) == 8
 

@@ -63,7 +63,7 @@ def test_local_fisher_solves_its_problem() -> None:
     np.testing.assert_allclose(np.diag(L.T @ within @ L), values, rtol=1e-6)
 
 
-def test_the_cost_of_lmnn_is_that_of_a_double_loop(rng: np.random.Generator) -> None:
+def test_the_cost_of_lmnn_is_that_of_two_loops(rng: np.random.Generator) -> None:
     X, L = rng.normal(size=(12, 4)), rng.normal(size=(4, 2))
     targets = rng.integers(12, size=(12, 3))
     rows, others = np.repeat(np.arange(12), 2), rng.integers(12, size=24)
@@ -101,13 +101,13 @@ def test_gmlvq_compares_distances_to_prototypes(rng: np.random.Generator) -> Non
     )
 
 
-def test_gmlvq_decides_as_its_picture_does() -> None:
+def test_gmlvq_decides_by_the_nearest_prototype_in_the_plane() -> None:
     X, y = blobs()
     model = RelevanceLVQ().fit(X[:90], y[:90])
     assert np.mean(np.unique(y)[model.predict(X[90:])] == y[90:]) > 0.95
 
 
-def test_screened_pca_leaves_noise_out(rng: np.random.Generator) -> None:
+def test_screened_pca_leaves_noisy_features_out(rng: np.random.Generator) -> None:
     X, y = blobs()
     X = np.hstack([X, 20 * rng.normal(size=(120, 10))])
     kept = ScreenedPCA(random_state=0).fit(X, y).model_[0].get_support()

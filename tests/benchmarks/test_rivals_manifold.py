@@ -80,7 +80,7 @@ def test_supervised_laplacian_eigenmaps_solve_their_problem(rng: np.random.Gener
     Z = SupervisedLaplacian(gamma=0.3, beta=1.0).fit(X, y).embedding_
     values = np.sum(Z * (B @ Z), axis=0) / np.sum(Z * (D @ Z), axis=0)
     np.testing.assert_allclose(B @ Z, D @ Z * values, atol=1e-6)
-    # The largest ones, without that of the constant vector.
+    # The largest eigenvalues, without that of the constant vector.
     everything = np.sort(np.linalg.eigvals(np.linalg.solve(D, B)).real)
     others = np.delete(everything, np.abs(everything - 0.7).argmin())
     np.testing.assert_allclose(np.sort(values), others[-2:], atol=1e-6)
@@ -93,6 +93,6 @@ def test_a_self_organizing_map_fills_its_grid() -> None:
     side = model.grid_.max()
     assert Z.min() >= 0
     assert Z.max() <= side
-    # Each place is nearest to the best unit or next to it.
+    # The grid position nearest to each place is that of the best unit or of a neighbour of it.
     best = model.grid_[cdist(X[90:], model.units_).argmin(axis=1)]
     assert np.median(np.linalg.norm(Z - best, axis=1)) < 1

@@ -1,3 +1,5 @@
+"""The generated cells of the benchmark of large data."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -12,18 +14,18 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> scale.Cells:
     return scale.Cells(3 * scale.BLOCK)
 
 
-def test_generated_rows_do_not_depend_on_what_is_read_with_them(cells: scale.Cells) -> None:
+def test_rows_do_not_depend_on_the_other_rows_of_an_index(cells: scale.Cells) -> None:
     some = np.sort(np.random.default_rng(0).permutation(cells.shape[0])[:500])
     X = cells[:]
     assert X.shape == cells.shape
     assert (cells[some] != X[some]).nnz == 0
     assert (cells[4000:9000] != X[4000:9000]).nnz == 0
     assert X.nnz / np.prod(X.shape) == pytest.approx(0.05, abs=0.01)
-    # Rows of the pool are in another order in each block.
+    # Each block has the rows of the pool in another order.
     assert (X[: scale.BLOCK] != X[scale.BLOCK : 2 * scale.BLOCK]).nnz > 0
 
 
-def test_classes_are_those_of_the_rows(cells: scale.Cells) -> None:
+def test_rows_are_near_the_mean_of_their_class(cells: scale.Cells) -> None:
     X, codes = cells[:].toarray(), cells.codes()
     means = np.stack([X[codes == code].mean(axis=0) for code in range(scale.N_CLASSES)])
     nearest = (np.square(means).sum(axis=1) - 2 * X @ means.T).argmin(axis=1)
