@@ -68,7 +68,7 @@ class CentroidEncoder(
         components of the classes, and always in the Voronoi cell of its most probable class.
         `predict`, `predict_voronoi` and `decoder_distances` then agree. If there are more than 100
         features, the inputs of the networks are 100 principal axes. In training, Gaussian noise
-        takes the place of dropout, with the covariance that `dropout` of the features would have.
+        is added to them instead of dropout, with the covariance that `dropout` would cause.
     n_networks : int or "auto", default="auto"
         Number of networks with ``placement="voronoi"``. Each is trained on all folds of the samples
         but one; the weights of its features are computed from the same samples. A training sample
@@ -93,8 +93,8 @@ class CentroidEncoder(
         with ``"full"``, at a fraction of the cost. ``"full"``: n_features numbers, as in the paper.
     compactness : float, default=0.1
         Weight of a second term of the loss: the share of the embedding's scatter that is within
-        classes. It keeps the samples of a class together, so that Voronoi cells separate classes as
-        well as nearest neighbours do. 0 is the loss of the paper.
+        classes. It keeps the samples of a class together, so that a classification by Voronoi cells
+        is as accurate as one by nearest neighbours. 0 is the loss of the paper.
     scale : {"supervised", "feature", "global"}, default="supervised"
         Standardisation of the features, computed from the training samples and stored in the map.
         ``"feature"`` divides each feature by its standard deviation. ``"supervised"`` also
@@ -125,10 +125,10 @@ class CentroidEncoder(
         bottleneck and more than 15 classes, ``"auto"`` is half of the epochs of the training;
         otherwise it is 0.
     max_epochs : int, "auto" or "few", default="auto"
-        Epochs of training. With n training samples, ``"auto"`` is 300,000 / n, but 20 to 60; with a
-        bottleneck and more than 15 classes, twice that. It is never above max(1,200,000 / n, 5),
-        and with ``placement="voronoi"`` and more than 100 features never above 30. ``"few"``, for a
-        first look, is 120,000 / n, but 2 to 8.
+        Epochs of training. With n training samples, ``"auto"`` is 300,000 / n, clipped to 20 to 60.
+        With a bottleneck and more than 15 classes, this number is doubled. It is never above
+        max(1,200,000 / n, 5), and with ``placement="voronoi"`` and more than 100 features never
+        above 30. ``"few"``, for a first look, is 120,000 / n, clipped to 2 to 8.
     validation_fraction : float, default=0.0
         Share of each class's samples that is not trained on, in [0, 1). The weights with the
         smallest loss on these samples are kept. 0 trains on all samples for `max_epochs`.

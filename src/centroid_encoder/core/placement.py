@@ -43,9 +43,8 @@ SCATTERED = 0.4, 0.9  # gauge above which the scatter is compressed, and its lim
 PLACED = 0.9, 0.99  # the same for places
 MAX_GAUGE = 0.85  # gauges are clipped to this before components are computed from a place
 MIN_GAUGE = 0.1  # gauges are raised to this before odds are computed from a place
-ODDS_EXPONENT = (
-    2.0  # of odds computed from a place, since scatter makes them look more even; 1 without
-)
+# Exponent of odds computed from a place. Scatter makes these look more even; without, it would be 1.
+ODDS_EXPONENT = 2.0
 DECIMALS = 5  # of a place; classes are about 1 apart
 N_AXES = 20  # principal axes of the common scatter; components of a class lie in their span
 PRIOR = 10.0  # weight, in samples, of the common scatter in the covariance of each class
@@ -65,16 +64,16 @@ class Scatter:
     """(M, a) coordinates of the centroids along the axes."""
     directions: Doubles
     """(M, m, a) components of each class, divided by √(s t). Here s is the largest standard
-    deviation along one of them, and t the median of s over the classes, so that wider classes have
-    larger clouds."""
+    deviation along a component of the class, and t the median of s over all classes. Dividing by
+    √(s t) instead of s keeps the clouds of wider classes larger."""
 
     @classmethod
     def fit(cls, residuals: Tensor, codes: Codes, centroids: Doubles, n_components: int) -> Self:
         """Compute the scatter from (n, k) residuals: inputs minus the centroids of their classes.
 
-        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components of a
-        class are the leading eigenvectors of its covariance plus a term for the directions to near
-        classes, so that differences to these are visible.
+        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. A term for the
+        directions to near classes is added to the covariance of each class, so that differences to
+        these classes are visible. The components are the leading eigenvectors of this sum.
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along = (residuals @ found.T).cpu().numpy()
@@ -191,7 +190,7 @@ class Layout:
 
     @classmethod
     def fit(cls, centroids: Doubles, n_components: int) -> Self:
-        """Find positions whose distances have the order of those between (M, k) centroids.
+        """Find positions whose distances are ordered like those between (M, k) centroids.
 
         Only the order is used, since otherwise one distant class would leave no room for the
         others. The wanted distance of a pair is 1 + √M · rank / number of pairs, where √M is the
@@ -251,8 +250,9 @@ class Layout:
     def distances(self, places: Floats) -> Singles:
         """(n, M) distances of (n, m) places to the classes: square roots of log odds.
 
-        The distance is 0 for the class in whose cell a place lies. Without scatter, the odds of
-        that class against another one are (2 − g) / g at a place with the gauge g towards it.
+        The distance is 0 for the class in whose cell a place lies. Without scatter, a
+        place with the gauge g towards another class has the odds (2 − g) / g for its own class
+        against that class.
         """
         own = cdist(places, self.positions).argmin(axis=1)
         squared = np.empty((len(places), len(self.positions)))

@@ -23,7 +23,7 @@ CLIP = 10  # largest absolute z-score
 # With fewer labels than these, per class or in all, typical cells are chosen.
 PER_CLASS, FEW = 4, 20
 MOST_CLUSTERS = 500
-N_NEIGHBORS = 20  # in its cluster; a typical cell has a small mean distance to them
+N_NEIGHBORS = 20  # of a cell in its cluster; a typical cell has a small mean distance to them
 SMALL = 5  # clusters of fewer cells come last, since they are often outliers
 LARGE = 5_000  # with more cells, k-means works in batches
 N_CANDIDATES = 3  # number of candidates for each cell that is chosen
@@ -65,7 +65,7 @@ def choose(
         (N, k) features of all cells, (N,) mask of cells with a label, and (N,) index of the image
         of each cell. The chosen cells are spread over the images.
     n, seed
-        Number of cells to choose, at most all without a label, and the seed of the choice.
+        Number of cells to choose, and the seed. All are chosen if fewer have no label.
     probabilities, novelty
         (N, M) probabilities of the classes of a map, and (N,) novelty; None without them.
     """

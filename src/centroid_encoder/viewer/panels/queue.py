@@ -78,7 +78,7 @@ class QueuePanel(QWidget):
         self.text = Message()
         tip = (
             "Write a column with your labels and, for all other cells, the predictions of the live "
-            "map; it replaces the column of an earlier use"
+            "map. A column that this button wrote before is replaced"
         )
         self.apply_button = button("Apply to all", tip, self.apply)
         self.confidence_box = QDoubleSpinBox()

@@ -73,7 +73,8 @@ class Labeling:
     If the column does not exist, it is made. If it is from an earlier labelling, it is continued.
     The keys and channels of the classes are in ``uns[f"{column}_by_hand"]``, which marks such a
     column; the colours are those of scanpy.
-    No other column is written to, except ``"cell_type"`` of a measured table if it has no label.
+    Columns that were not made by hand are never changed, except ``"cell_type"`` of a measured table
+    while it is empty.
 
     The labels are also written into a journal in the user data folder after each step. `fault` is
     the error if that was not possible. A view becomes a copy.
@@ -110,8 +111,8 @@ class Labeling:
             try:
                 found = read_labels(self._journal)
                 here = found[self._rows_of(found) >= 0]
-                # Only labels that the table lacks now are lost. A label that it has is not restored
-                # if the user removes it later.
+                # Only labels that the table lacks now are lost. If the user removes a label later,
+                # it is not offered for restoring.
                 self._lost = here[self._now(here) != here]
             except (OSError, ValueError) as error:
                 if isinstance(error, FileNotFoundError):
@@ -198,7 +199,7 @@ class Labeling:
         names = np.full(len(rows), name or "", dtype=object)
         n = len(set(rows.tolist()))
         cells = f"{n:,} {'cell' if n == 1 else 'cells'}"
-        text = f"Label {cells} as {name}" if name else f"Take the label of {cells} back"
+        text = f"Label {cells} as {name}" if name else f"Remove the label of {cells}"
         self._assign(rows, names, text)
 
     def assign_each(self, rows: ArrayLike, names: ArrayLike) -> None:
@@ -213,7 +214,7 @@ class Labeling:
             self._steps.move(-1)
 
     def redo(self) -> None:
-        """Take the step again that was undone last; a RuntimeError as in `undo`."""
+        """Redo the step that was undone last; a RuntimeError as in `undo`."""
         if (step := self._steps.undone) is not None:
             self._go(step.rows, step.before, step.after)
             self._steps.move(1)
@@ -403,8 +404,8 @@ def name_hashes(names: pd.Index) -> NDArray[np.uint64]:
 def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     """(n_obs,) mask of held-out cells: those whose hash is in the lowest fifth of all numbers.
 
-    The three labelled cells of each class with the largest hashes are not held out. A cell can
-    be held out at first and be trained on later only while its class has so few cells.
+    The three labelled cells of each class with the largest hashes are not held out. While
+    a class has so few labelled cells, a held-out cell can become a training cell; later it cannot.
     """
     found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_EVERY))
     order = np.lexsort((~hashes, codes))

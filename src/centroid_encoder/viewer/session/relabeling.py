@@ -82,7 +82,7 @@ class Relabeling:
             self._steps.move(-1)
 
     def redo(self) -> None:
-        """Take the step again that was undone last; a RuntimeError as in `undo`."""
+        """Redo the step that was undone last; a RuntimeError as in `undo`."""
         if (step := self._steps.undone) is not None:
             self._change(*step)
             self._steps.move(1)
