@@ -43,7 +43,7 @@ SCATTERED = 0.4, 0.9  # gauge above which the scatter is compressed, and its lim
 PLACED = 0.9, 0.99  # the same for places
 MAX_GAUGE = 0.85  # gauges are clipped to this before components are computed from a place
 MIN_GAUGE = 0.1  # gauges are raised to this before odds are computed from a place
-# Exponent of odds computed from a place. Scatter makes these look more even; without, it would be 1.
+# Exponent of odds computed from a place: scatter makes them look more even. Without, it would be 1.
 ODDS_EXPONENT = 2.0
 DECIMALS = 5  # of a place; classes are about 1 apart
 N_AXES = 20  # principal axes of the common scatter; components of a class lie in their span
