@@ -99,6 +99,17 @@ COLUMNS = (
     *("continuity within", "border", "order", "edge", "area", "sizes", "seconds"),
 )
 """Columns of measures in the file."""
+HEADINGS = {
+    "neighbours": "5-NN error, %",
+    "cells": "Voronoi error, %",
+    "decision": "error of predict, %",
+    "likelihood": "negative log-likelihood",
+    "calibration": "calibration error",
+    "wrong found": "recall",
+    "found wrong": "precision",
+    "ranked": "average precision",
+}
+"""Headings of printed columns that have other names in the file."""
 
 
 def pbmc68k() -> Data:
@@ -346,7 +357,7 @@ def main() -> None:
                 continue
             if not heading:
                 heading = list(rows[0])
-                print("| |", " | ".join(heading), "|")
+                print("| |", " | ".join(HEADINGS.get(column, column) for column in heading), "|")
                 print("|---" * (len(heading) + 1) + "|")
             means = [np.mean([row.get(column, np.nan) for row in rows]) for column in heading]
             numbers = [f"{mean:.1f}" if mean >= 1 else f"{mean:.3f}" for mean in means]

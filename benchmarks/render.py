@@ -273,9 +273,10 @@ def labels_table(results: pd.DataFrame, wrong: float) -> str:
     mean error of the reference: `labels.REFERENCE` cells that are chosen at random.
     """
     budgets = (100, 250, 500)
-    heads = " | ".join(f"{n} labels" for n in budgets)
+    heads = " | ".join(f"{n} labels: error / balanced" for n in budgets)
+    goal_head = f"{labels.REFERENCE:,} random labels: error | labels needed for this error"
     lines = [
-        f"| | cells | {heads} | {labels.REFERENCE:,} at random | labels that suffice |",
+        f"| data set | method | {heads} | {goal_head} |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     results = results[results["wrong"] == wrong]
