@@ -1,7 +1,7 @@
 """Links into other manuals, with and without a network.
 
-Sphinx asks each manual for its inventory, which says where its pages are. Where none can be had,
-the names below are known all the same, so that the site builds anywhere, with the same links.
+Sphinx downloads the inventory of each manual, a list of its names and their pages. Without a
+connection, the names below are used, so that the site builds anywhere with the same links.
 """
 
 from __future__ import annotations

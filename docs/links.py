@@ -1,8 +1,7 @@
-"""Check a built site: no link leads to a page, a picture or a heading that is not there.
+"""Check that each link of a built site leads to a page, a picture or a heading that exists.
 
-``python docs/links.py docs/_build/html``, which is a part of ``make docs``. Sphinx itself warns of
-pages and targets that it does not find, but not of addresses in raw HTML, nor of what extensions
-write.
+``python docs/links.py docs/_build/html`` is a part of ``make docs``. Sphinx itself warns of missing
+pages and targets, but not of addresses in raw HTML or in the output of extensions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SKIPPED = ("_static/", "_modules/index.html")
 
 
 class Page(HTMLParser):
-    """What a page links to, what can be linked to in it, and where it says that it is."""
+    """The links of a page, the anchors in it, and the metadata with its address."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """Return each link of the site that leads nowhere, with the page that it is on."""
+    """Return each broken link of the site, with the page that contains it."""
     site = site.resolve()
     pages = {file: Page(file) for file in sorted(site.rglob("*.html"))}
     found = []
@@ -44,7 +43,7 @@ def broken(site: Path) -> list[str]:
         name = file.relative_to(site).as_posix()
         if name.startswith(SKIPPED):
             continue
-        # The picture that stands for the page elsewhere has a whole address.
+        # The preview picture of the page has an absolute address.
         home = page.about.get("og:url", "").removesuffix(name)
         links = page.links
         if home:
@@ -60,9 +59,9 @@ def broken(site: Path) -> list[str]:
                 target /= "index.html"
             anchor = unquote(parts.fragment)
             if not target.exists():
-                found.append(f"{name}: {link} is not there")
+                found.append(f"{name}: {link} does not exist")
             elif anchor and target in pages and anchor not in pages[target].ids:
-                found.append(f"{name}: {link} has no such place")
+                found.append(f"{name}: {link} has no such anchor")
     if not pages:
         found.append(f"{site} has no pages")
     return found

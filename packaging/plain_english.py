@@ -1,7 +1,6 @@
 """Check that comments, docstrings and Markdown pages are plain English.
 
-By default it checks the files that changed since the last commit before HEAD; ``--since main``
-takes another commit, and names of files check these. CONTRIBUTING.md explains the rules.
+It checks all files of the repository, or those that are named. CONTRIBUTING.md explains the rules.
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ RULES = {
 def main() -> None:
     """Print every line that breaks a rule; the exit status is 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--since", default="HEAD~1", help="commit to compare with")
-    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("files", nargs="*", type=Path, help="default: all")
     arguments = parser.parse_args()
     found = False
-    for path in arguments.files or changed(arguments.since):
+    for path in arguments.files or tracked():
         find = prose_of_markdown if path.suffix == ".md" else prose
         for line, text in find(path.read_text(encoding="utf-8")):
             for advice, pattern in RULES.items():
@@ -48,11 +46,11 @@ def main() -> None:
     sys.exit(found)
 
 
-def changed(commit: str) -> list[Path]:
-    """Return the Python and Markdown files that were added or changed since a commit."""
-    command = ["git", "diff", "--name-only", "--diff-filter=d", commit, "--", "*.py", "*.md"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return [path for path in map(Path, done.stdout.split("\n")) if path.suffix in (".py", ".md")]
+def tracked() -> list[Path]:
+    """Return the Python and Markdown files of the repository."""
+    command = ["git", "ls-files", "*.py", "*.md"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [Path(line) for line in done.stdout.splitlines()]
 
 
 def prose(source: str) -> Iterator[tuple[int, str]]:
