@@ -30,9 +30,9 @@ MISSING = [
 ]
 PLACEMENTS = [("Voronoi", "voronoi"), ("bottleneck", "bottleneck")]
 NO_LABELS = (
-    "No column of obs has classes. Give cells their labels by hand under Label; or cluster them "
-    "(sc.tl.leiden), train a map of the clusters, lasso cells on it and name them under Misplaced "
-    "cells."
+    "No column of obs has classes. Label cells by hand under Label. Or cluster the cells "
+    "(sc.tl.leiden), train a map of the clusters, lasso cells in the map, and give them a class "
+    "under Misplaced cells."
 )
 NONE_YET = (
     "No cell has a label yet. Label cells by hand under Label, or write labels into obs[{!r}] in a "
@@ -62,7 +62,7 @@ class TrainingForm(Form):
         self.placement = ComboBox(name="placement", label="Placement", choices=PLACEMENTS)
         self.n_components = SpinBox(name="n_components", label="Dimensions", value=2, min=1)
         self.unlabeled_category = ComboBox(
-            name="unlabeled_category", label="Unlabelled is", choices=none
+            name="unlabeled_category", label="Unlabelled class", choices=none
         )
         self.test_size = FloatSpinBox(
             name="test_size", label="Held-out share", value=0.2, min=0, max=0.9, step=0.05
@@ -73,8 +73,8 @@ class TrainingForm(Form):
         self.max_epochs = LineEdit(
             name="max_epochs",
             label="Epochs",
-            tooltip="Passes over the training cells. Default: 300,000 divided by their number, but "
-            "20 to 60; fewer for very large tables",
+            tooltip="Passes over the training cells. Default: 300,000 divided by their number, but at "
+            "least 20 and at most 60; for very large tables it can be less than 20",
         )
         self.max_epochs.native.setPlaceholderText("auto")
         self.max_epochs.native.setValidator(QIntValidator(1, 10**6))

@@ -124,7 +124,7 @@ def training_job(table: Table, made_by: MadeBy) -> Job:
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
-        text = f"obs[{made_by.label_key!r}] was written by a result that would be overwritten"
+        text = f"obs[{made_by.label_key!r}] belongs to a result that this run would overwrite"
         raise InputError(f"{text}; choose another column under Classes", "label_key") from error
     if made_by.function == "cross_validate":
         check = cast("CrossValidation", job)
