@@ -73,8 +73,8 @@ class TrainingForm(Form):
         self.max_epochs = LineEdit(
             name="max_epochs",
             label="Epochs",
-            tooltip="Passes over the training cells. Default: 300,000 divided by their number, but at "
-            "least 20 and at most 60; for very large tables it can be less than 20",
+            tooltip="Passes over the training cells. Default: 300,000 divided by their number, but "
+            "at least 20 and at most 60; for very large tables it can be less than 20",
         )
         self.max_epochs.native.setPlaceholderText("auto")
         self.max_epochs.native.setValidator(QIntValidator(1, 10**6))
