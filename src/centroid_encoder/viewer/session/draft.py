@@ -90,5 +90,5 @@ def error_text(n_wrong: int, n: int) -> str:
     if not n:
         return "No labelled cell is held out yet."
     if n < FEW:
-        return f"{n_wrong:,} of {n:,} held-out cells wrong (too few to rely on)."
+        return f"{n_wrong:,} of {n:,} held-out cells wrong: too few to judge."
     return f"Error of {n:,} held-out cells: {100 * n_wrong / n:.0f} %."
