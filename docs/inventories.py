@@ -47,6 +47,7 @@ numpy numpy.integer class reference/arrays.scalars.html#$
 numpy numpy.intp class reference/arrays.scalars.html#$
 numpy numpy.ndarray class reference/generated/numpy.ndarray.html#$
 numpy numpy.random.Generator class reference/random/generator.html#$
+numpy numpy.random.RandomState class reference/random/legacy.html#$
 numpy numpy.typing.ArrayLike data reference/typing.html#$
 numpy numpy.typing.NDArray data reference/typing.html#$
 pandas pandas.DataFrame class reference/api/pandas.DataFrame.html#$
@@ -76,7 +77,9 @@ ALIASES = {
     "NDArray": "numpy.typing.NDArray",
     "Viewer": "napari.Viewer",
     "ndarray": "numpy.ndarray",
+    "anndata._core.anndata.AnnData": "anndata.AnnData",
     "numpy.random._generator.Generator": "numpy.random.Generator",
+    "numpy.random.mtrand.RandomState": "numpy.random.RandomState",
     "torch._C.Generator": "torch.Generator",
     "CentroidEncoder": "centroid_encoder.CentroidEncoder",
 }
@@ -84,7 +87,7 @@ SHORT = {"np.": "numpy.", "pd.": "pandas.", "ce.": "centroid_encoder."}
 
 
 def inventories() -> dict[str, tuple[str, tuple[str | None, str]]]:
-    """Return what ``intersphinx_mapping`` wants: for each manual its own inventory, and ours."""
+    """Return ``intersphinx_mapping``: for each manual its own inventory, and one of `PAGES`."""
     folder = Path(tempfile.mkdtemp(prefix="inventories-"))
     lines: dict[str, list[str]] = {manual: [] for manual in MANUALS}
     for line in PAGES.split("\n"):
@@ -105,7 +108,7 @@ def inventories() -> dict[str, tuple[str, tuple[str | None, str]]]:
 def by_another_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
 ) -> Any:
-    """Look for a name that was not found by what its manual calls it."""
+    """Resolve a name that was not found by the name that its manual uses."""
     target = node.get("reftarget", "")
     name = ALIASES.get(target, target)
     for short, whole in SHORT.items():
@@ -121,6 +124,6 @@ def by_another_name(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Be asked before the manuals are."""
+    """Connect the function above with a higher priority than intersphinx."""
     app.connect("missing-reference", by_another_name, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
