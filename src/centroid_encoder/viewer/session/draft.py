@@ -86,7 +86,7 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
 
 
 def error_text(n_wrong: int, n: int) -> str:
-    """Describe the held-out error of a draft; a text says if it is of too few cells."""
+    """Describe the held-out error of a draft; for too few cells, their number."""
     if not n:
         return "No labelled cell is held out yet."
     if n < FEW:

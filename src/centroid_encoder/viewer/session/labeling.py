@@ -404,8 +404,8 @@ def name_hashes(names: pd.Index) -> NDArray[np.uint64]:
 def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     """(n_obs,) mask of held-out cells: those whose hash is in the lowest fifth of all numbers.
 
-    The three labelled cells of each class with the largest hashes are not held out. While
-    a class has so few labelled cells, a held-out cell can become a training cell; later it cannot.
+    The three labelled cells of each class with the largest hashes are not held out. Only while a
+    class has so few labelled cells can a cell change between held out and training.
     """
     found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_EVERY))
     order = np.lexsort((~hashes, codes))
