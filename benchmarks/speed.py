@@ -41,7 +41,8 @@ from centroid_encoder.core.fit import N_AXES
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.reports import Report
-from centroid_encoder.recipes import HIDDEN, RECIPES, resolved
+from centroid_encoder.core.settings import HIDDEN, resolved
+from centroid_encoder.recipes import RECIPES
 
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
 """A bottleneck with less dropout and a larger learning rate, for trainings of few epochs."""

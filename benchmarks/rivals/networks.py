@@ -33,7 +33,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.targets import Objective
 from centroid_encoder.core.train import TrainingData, train
-from centroid_encoder.recipes import input_dropout
+from centroid_encoder.core.settings import input_dropout
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
@@ -56,7 +56,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     hidden
         Widths of the encoder's hidden layers.
     dropout
-        Input dropout; None gives that of `CentroidEncoder`, `recipes.input_dropout`.
+        Input dropout; None gives that of `CentroidEncoder`, `core.settings.input_dropout`.
     n_steps
         Number of training steps for up to 3,000 samples. It grows with the square root of the
         number of samples, up to four times as many.

@@ -39,7 +39,7 @@ from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
 from centroid_encoder.errors import InputError
-from centroid_encoder.recipes import RECIPES, resolved
+from centroid_encoder.recipes import RECIPES
 
 HISTORY = "stage", "epoch", "loss", "validation_loss", "validation_error"  # fields of `Report`
 
@@ -119,7 +119,7 @@ class CentroidEncoder(
     max_samples : int or None, default=1_000_000
         Largest number of samples to train on; None trains on all. If there are more, the
         networks are trained on a stratified sample, which bounds the memory and time of the
-        training. The others are placed by networks that were not trained on them.
+        training. All networks place the others, like new samples.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. With a
         bottleneck and more than 15 classes, ``"auto"`` is half of the epochs of the training;
@@ -286,6 +286,50 @@ class CentroidEncoder(
         StoppedTooEarly
             If `callback` ended the training before its first epoch was over.
         """
+        self._fit(X, y, groups, callback)
+        return self
+
+    def fit_transform(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> NDArray[np.float32]:
+        """Train the networks, and embed each training sample by a network that has not seen it.
+
+        The result differs from that of ``fit(X, y).transform(X)``, in which the networks place the
+        samples that they were trained on, so that noise looks separated. In a pipeline, the next
+        step is fitted to the cross-fitted places, as with scikit-learn's `TargetEncoder`.
+
+        With one network (``n_networks=1``, ``placement="bottleneck"``) there is nothing to
+        cross-fit: the places are those of `transform`, and a warning is issued. Samples beyond
+        `max_samples`, and samples of a class that only networks trained on them know (a class of
+        one sample or of one group), are placed by all networks, like new samples.
+
+        Parameters
+        ----------
+        X, y, groups, callback
+            As in `fit`, with the same errors.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components), float32
+        """
+        done = self._fit(X, y, groups, callback)
+        if done.division.n_networks == 1:
+            text = "one network places the samples that it was trained on: they look too separated"
+            warnings.warn(f"{text}. n_networks='auto' places each by another one", stacklevel=2)
+        return done.embed()
+
+    def _fit(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        groups: ArrayLike | None,
+        callback: Callback | None,
+    ) -> Fit:
         check_consistent_length(X, y, groups)
         classes, codes = checks.classes_of(y)
         names, of_samples = [], None
@@ -299,11 +343,11 @@ class CentroidEncoder(
                     raise InputError(f"{text}all samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
         for text, category in done.outcome.notices:
-            warnings.warn(text, category, stacklevel=2)
+            warnings.warn(text, category, stacklevel=3)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
-            warnings.warn(text, stacklevel=2)
-        return self
+            warnings.warn(text, stacklevel=3)
+        return done
 
     def fit_codes(
         self,
@@ -348,7 +392,7 @@ class CentroidEncoder(
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             device, seed = checks.resolve_device(self.device), checks.draw_seed(self.random_state)
             options: dict[str, Any] = {"groups": groups, "novelty": novelty, "callback": callback}
-            done = fit(X, codes, classes, params, resolved, device, seed, **options)
+            done = fit(X, codes, classes, params, device, seed, **options)
             self.trained_on_counts_ = looks_whole(X)
             reports = done.outcome.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}
@@ -370,7 +414,8 @@ class CentroidEncoder(
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Calibrate `predict_proba` with samples that were not trained on.
 
-        Neither embedding nor predictions change. `fit` calibrates with the training samples, each
+        Neither embedding nor predictions change. The probabilities are those under the class
+        frequencies of these samples. `fit` calibrates with the training samples, each
         with the network that was not trained on it. If there is only one network, it uses the
         validation samples; without any, or if they were merged, it does not calibrate.
 
@@ -385,7 +430,8 @@ class CentroidEncoder(
             If there are no samples, or if a label is not among `classes_`.
         """
         X, codes = self._labeled(X, y)
-        self.fitted_map.calibration = Calibration.fit(self._distances(X), codes)
+        offsets = self.calibration_.offsets
+        self.fitted_map.calibration = Calibration.fit(self._distances(X), codes, offsets)
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -438,13 +484,18 @@ class CentroidEncoder(
         return cast(NDArray[Any], self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
-        """Probability of each class: the softmax of −(d_j / T)^a.
+        """Probability of each class under the class frequencies of the training samples.
 
-        The distances d_j are those of `decoder_distances` for the embedded samples; with
-        ``placement="voronoi"`` they come from the networks' outputs, which contain more than the
-        place in the plane. `calibration_` has the temperature T and the exponent a. The
-        probabilities express doubt between the classes of the map. A sample unlike all training
-        samples can have a high one; `novelty` finds it. `X` is as in `fit`.
+        It is the softmax of b_j + c_j [j is predicted] − (d_j / T)^a. The distances d_j are those
+        of `decoder_distances` for the embedded samples; with ``placement="voronoi"`` they come from
+        the networks' outputs, which contain more than the place in the plane. `calibration_` has
+        the temperature T, the exponent a, the offsets b_j and the terms c_j.
+
+        `predict` gives small classes more weight (`class_weight`). For them, it is therefore not
+        always the class of the largest probability. The probabilities express doubt between the
+        classes of the map. A sample unlike all training samples can have a high one; `novelty`
+        finds it. If the classes of new samples have other frequencies, the probabilities are
+        wrong. `X` is as in `fit`.
 
         Returns
         -------
@@ -586,7 +637,7 @@ class CentroidEncoder(
 
     @property
     def calibration_(self) -> Calibration:
-        """Parameters by which distances to the centroids become probabilities."""
+        """Parameters by which distances to the classes become probabilities."""
         return self.fitted_map.calibration
 
     @property

@@ -21,7 +21,11 @@ from centroid_encoder.cli._report import Results, Session, reporting
     type=options.Output(".csv"),
     help="The .csv file for the cells that look mislabelled, the worst first.",
 )
-@click.option("--max-own", default=0.05, help="List cells whose own label is at most so probable.")
+@click.option(
+    "--max-own",
+    type=float,
+    help="List cells whose own label is at most so probable. Default: relative to each class.",
+)
 @options.training
 @click.option(
     "--n-folds", type=int, help="Number of folds. Default: 5, or fewer if there are fewer groups."
@@ -41,7 +45,7 @@ def cross_validate(
     output: Path,
     overwrite: bool,
     mislabeled: Path | None,
-    max_own: float,
+    max_own: float | None,
     **validation: Any,
 ) -> Results:
     """Measure the errors of a map of IN: networks predict cells that they were not trained on.

@@ -22,8 +22,13 @@ from centroid_encoder.cli._report import Results, Session, reporting
     help="The .safetensors file for the map alone.",
 )
 @options.training
-@click.option("--test-size", default=0.2, help="Share of the labeled cells to hold out, in [0, 1).")
+@click.option(
+    "--test-size",
+    type=float,
+    help="Share of the labeled cells to hold out, in [0, 1). Default: 0.2.",
+)
 @click.option("--group-key", help="Column of obs with donors, which are not split by the hold-out.")
+@click.option("--split-key", help="Column of obs with your own split: True for a held-out cell.")
 @reporting
 def fit(
     session: Session,

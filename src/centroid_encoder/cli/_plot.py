@@ -58,7 +58,9 @@ _add(
     click.option("--use-raw/--no-use-raw", default=None, help="Take the variable from raw."),
     REGIONS,
     click.option(
-        "--split", type=click.Choice(["train", "test"]), help="Cells to show. Default: both."
+        "--split",
+        type=click.Choice(["train", "test", "unused"]),
+        help="Cells to show. Default: all.",
     ),
     click.option("--mark-misplaced", is_flag=True, help="Circle cells in other classes' regions."),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax, xlogy
+from scipy.special import expit, log_softmax, softmax, xlogy
 
 from centroid_encoder.core.splits import at_most
 
@@ -17,67 +18,119 @@ Codes = NDArray[np.integer]
 
 TEMPERATURES = (1e-3, 1e3)  # in units of the root mean square of the centroids
 EXPONENTS = (0.1, 4.0)
-N_FITTED = 20_000  # largest number of samples that the two parameters are fitted to
+N_FITTED = 20_000  # largest number of samples that the parameters are fitted to
+N_STEPS = 20  # of Newton's method
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probabilities as the softmax of −(d_j / T)^a, for the distances d_j to the centroids.
+    """Probabilities as the softmax of b_j + c_j [j is nearest] − (d_j / T)^a, for distances d_j.
 
-    The class of the nearest centroid is the most probable one for any temperature and exponent.
+    The distances to the classes decide which class is predicted: that of the nearest centroid. They
+    come from networks that were trained with class weights. The offsets b_j = −log(weight of class
+    j) undo the weights, so that the probabilities are those under the class frequencies of the
+    training samples. The nearest class is therefore not always the most probable one.
+
+    The term c_j is added for the nearest class only. It makes the mean probability of the samples
+    that are predicted to be of class j equal to the share of them that are (top-label calibration,
+    Gupta & Ramdas 2022). Without it, the probabilities of rare classes would be wrong, although
+    those of all classes together would be right.
     """
 
     temperature: float = 1.0
     """T > 0; low temperatures give high confidences."""
     exponent: float = 2.0
     """a > 0; 2 suits Gaussian classes, and smaller exponents classes with heavy tails."""
+    offsets: tuple[float, ...] = ()
+    """(M,) b; empty for 0."""
+    terms: tuple[float, ...] = ()
+    """(M,) c; empty for 0."""
 
     @classmethod
-    def fit(cls, distances: Floats, labels: Codes) -> Self:
+    def fit(
+        cls,
+        distances: Floats,
+        labels: Codes,
+        offsets: tuple[float, ...] = (),
+        weights: Floats | None = None,
+    ) -> Self:
         """Maximise the likelihood of the (n,) labels, given (n, M) distances to the centroids.
 
         This is temperature scaling as in Guo et al. (2017), with an exponent. The targets are
         smoothed as in Platt (1999), so that no sample has the probability 1 even if there are no
-        errors. A weak prior keeps the exponent near 1. Distances are inf for classes that are not
-        in the map, and samples of these classes are ignored.
+        errors. Weak priors keep the exponent near 1 and the terms near 0. `weights` are those of
+        the samples. Distances are inf for classes that are not in the map, and samples of these
+        classes are ignored.
 
-        The result is `UNCALIBRATED` unless the log-likelihood increases by more than two parameters
-        would increase it by chance (Akaike), plus its standard error. Otherwise a calibration with
-        few samples or hardly any errors would be underconfident.
+        Temperature and exponent stay 1 and 2 unless the log-likelihood increases by more than two
+        parameters would increase it by chance (Akaike), plus its standard error. Otherwise a
+        calibration with few samples or hardly any errors would be underconfident.
         """
         known = np.isfinite(distances[np.arange(len(labels)), labels])
         rows = at_most(N_FITTED, np.flatnonzero(known))
         distances, labels = distances[rows], labels[rows]
+        weights = np.ones(len(rows)) if weights is None else weights[rows]
+        before = cls(offsets=offsets)
         n, n_classes = distances.shape
         if not n:
-            return cls()
+            return before
         known = np.isfinite(distances)
         target = np.where(known, 1 / (n + 2) / max(n_classes - 1, 1), 0)
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
+        target *= weights[:, None]
 
         def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             """Mean loss of the samples, and its derivatives by log T and log a."""
-            temperature, exponent = np.exp(logs)
-            u = np.where(known, -cls(temperature, exponent).logits(distances), 0)
-            log_probabilities = log_softmax(np.where(known, -u, -np.inf), axis=1)
+            one = replace(before, temperature=np.exp(logs[0]), exponent=np.exp(logs[1]))
+            log_probabilities = log_softmax(one.logits(distances), axis=1)
             value = -(target[known] * log_probabilities[known]).sum() + np.square(logs[1]) / 2
-            # u = (d / T)^a, so ∂u/∂log T = −a·u and ∂u/∂log a = u·log u.
+            # With u = (d / T)^a, ∂u/∂log T = −a·u and ∂u/∂log a = u·log u.
+            u = np.where(
+                known, (np.where(known, distances, 0) / one.temperature) ** one.exponent, 0
+            )
             excess = np.exp(log_probabilities) * target.sum(axis=1, keepdims=True) - target
-            slope = [exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
+            slope = [one.exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
             # A mean, because with the slopes of a sum the first step would be far too long.
             return float(value) / n, np.array(slope) / n
 
+        # Temperature and exponent are fitted between two fits of the terms.
+        before = before._with_terms(distances, labels, weights)
         bounds = [tuple(np.log(limits)) for limits in (TEMPERATURES, EXPONENTS)]
         best = minimize(loss, np.zeros(2), jac=True, method="TNC", bounds=bounds)
-        fitted, own = cls(*np.exp(best.x).tolist()), (np.arange(n), labels)
-        before, after = (log_softmax(one.logits(distances), axis=1)[own] for one in (cls(), fitted))
-        gain = after - before
-        return fitted if gain.sum() - 2 > np.sqrt(n) * gain.std() else cls()
+        temperature, exponent = np.exp(best.x).tolist()
+        fitted, own = replace(before, temperature=temperature, exponent=exponent), labels[:, None]
+        old, new = (
+            np.take_along_axis(log_softmax(one.logits(distances), axis=1), own, axis=1)[:, 0]
+            for one in (before, fitted)
+        )
+        gain = weights * (new - old)
+        fitted = fitted if gain.sum() - 2 > np.sqrt(n) * gain.std() else before
+        return fitted._with_terms(distances, labels, weights)
+
+    def _with_terms(self, distances: Floats, labels: Codes, weights: Floats) -> Self:
+        """Fit the terms by Newton's method.
+
+        The odds of the nearest class against all others together are those without the term, times
+        its exponential. Each term is thus the intercept of a logistic regression.
+        """
+        n_classes, nearest = distances.shape[1], distances.argmin(axis=1)
+        without = replace(self, terms=()).probabilities(distances)
+        p = without[np.arange(len(nearest)), nearest].clip(1e-9, 1 - 1e-9)
+        log_odds, right, terms = np.log(p / (1 - p)), nearest == labels, np.zeros(n_classes)
+        for _ in range(N_STEPS):
+            p = expit(log_odds + terms[nearest])
+            slope = np.bincount(nearest, weights * (right - p), n_classes) - terms
+            terms += slope / (np.bincount(nearest, weights * p * (1 - p), n_classes) + 1)
+        return replace(self, terms=tuple(terms.tolist()))
 
     def logits(self, distances: Floats) -> NDArray[np.float64]:
         """(n, M) logits for (n, M) distances to the centroids."""
         scaled = np.asarray(distances, dtype=np.float64) / self.temperature
-        return np.asarray(-(scaled**self.exponent))
+        logits = np.asarray(self.offsets or 0.0) - scaled**self.exponent
+        if self.terms:
+            nearest = np.argmin(distances, axis=1)
+            logits[np.arange(len(logits)), nearest] += np.asarray(self.terms)[nearest]
+        return np.asarray(logits)
 
     def probabilities(self, distances: Floats) -> NDArray[np.float64]:
         """(n, M) probabilities for (n, M) distances to the centroids."""
@@ -89,13 +142,19 @@ UNCALIBRATED = Calibration()
 
 
 def cross_fitted_probabilities(
-    distances: Floats, labels: Codes, parts: Codes
+    distances: Floats,
+    labels: Codes,
+    parts: Codes,
+    calibrated: Callable[[Floats, Codes], Calibration],
 ) -> NDArray[np.float64]:
-    """(n, M) probabilities of samples, each calibrated with the samples of the other (n,) parts."""
+    """(n, M) probabilities of samples, each calibrated with the samples of the other (n,) parts.
+
+    `calibrated` returns the calibration for distances and labels.
+    """
     probabilities = np.empty(distances.shape, dtype=np.float64)
     for part in np.unique(parts):
         inside = parts == part
-        calibration = Calibration.fit(distances[~inside], labels[~inside])
+        calibration = calibrated(distances[~inside], labels[~inside])
         probabilities[inside] = calibration.probabilities(distances[inside])
     return probabilities
 

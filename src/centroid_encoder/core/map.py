@@ -100,7 +100,8 @@ class FittedMap:
         for places, distances in judged:
             part = slice(done, done + len(places))
             embedding[part], predicted[part] = places, distances.argmin(axis=1)
-            confidence[part] = self.calibration.probabilities(distances).max(axis=1)
+            probabilities = self.calibration.probabilities(distances)
+            confidence[part] = probabilities[np.arange(len(places)), predicted[part]]
             done = part.stop
         return embedding, predicted, confidence
 

@@ -7,26 +7,74 @@ output is nearest to the centroid of another class. *Balanced* errors are means 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
+
+from centroid_encoder.core.matrix import product
 
 Labels = NDArray[np.integer]
 Points = NDArray[np.floating]
 
 N_NEIGHBORS = 5
+N_DRAWS = 1_000  # of a bootstrap
+FEATURES_AT_ONCE = 256  # number of features that are dense in memory at once
 AT_ONCE = 65_536  # number of points whose distances to all centers are in memory at once
 
 
-def at_chance(labels: Labels, predicted: Labels, largest_class: int) -> bool:
-    """Return whether the error of held-out samples may be no better than chance.
+def no_better_than(wrong: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
+    """Return whether the errors of a rule may be no fewer than those of another one.
 
-    Chance means to predict the largest class of the training samples. The test is McNemar's,
-    one-sided at about 5 %: it counts the samples for which only one of the two is right.
+    `wrong` and `other` hold for each sample whether the two err. The test is McNemar's, one-sided
+    at about 5 %: it counts the samples for which only one of the two is right.
     """
-    right, largest = predicted == labels, labels == largest_class
-    gained, lost = np.sum(right & ~largest), np.sum(largest & ~right)
-    return len(labels) > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
+    gained, lost = int((~wrong & other).sum()), int((wrong & ~other).sum())
+    return len(wrong) > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
+
+
+def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Points]:
+    """Ends of the 95 % intervals of shares `n_found` / `n` (Wilson, 1927); NaN if n is NaN."""
+    share, z = n_found / n, 1.959964  # 97.5 % quantile of the normal distribution
+    center = share + z**2 / (2 * n)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    scale = 1 + z**2 / n
+    return np.maximum((center - half) / scale, 0), np.minimum((center + half) / scale, 1)
+
+
+def error_intervals(
+    wrong: Points, labels: Labels, n_classes: int, units: Labels | None = None
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """95 % intervals of the mean error and of the balanced error by a bootstrap; NaN if empty.
+
+    `wrong` holds how often a rule errs for each of n samples, in [0, 1]. The bootstrap draws
+    samples or, with (n,) `units` such as donors, all samples of a unit together.
+    """
+    if not len(wrong):
+        return (np.nan, np.nan), (np.nan, np.nan)
+    # A row for each kind of sample or for each unit: numbers and errors of each class.
+    if units is None:
+        kinds, rows, n_of_kind = np.unique(
+            2 * labels + wrong, return_inverse=True, return_counts=True
+        )
+    else:
+        kinds, rows = np.unique(units, return_inverse=True)
+        n_of_kind = np.ones(len(kinds), dtype=np.intp)
+    counts, n_wrong = np.zeros((2, len(kinds), n_classes))
+    np.add.at(counts, (rows, labels), 1)
+    np.add.at(n_wrong, (rows, labels), wrong)
+    n_drawn, n_all = int(n_of_kind.sum()), n_of_kind[:, None]
+    drawn = np.random.default_rng(0).multinomial(n_drawn, n_of_kind / n_drawn, N_DRAWS)
+    sizes, errors = product(drawn, counts / n_all), product(drawn, n_wrong / n_all)
+    # A class that is missing in a draw has its error of all samples.
+    all_sizes = counts.sum(axis=0)
+    overall = n_wrong.sum(axis=0) / np.where(all_sizes > 0, all_sizes, np.nan)
+    of_class = np.divide(errors, sizes, out=np.tile(overall, (N_DRAWS, 1)), where=sizes > 0)
+    found = errors.sum(axis=1) / sizes.sum(axis=1), np.nanmean(of_class, axis=1)
+    low, high = np.quantile(found, (0.025, 0.975), axis=1)
+    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
 
 def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
@@ -58,6 +106,35 @@ def knn_predict(
     # it stays set if two threads set it at the same time.
     with config_context(enable_cython_pairwise_dist=False):
         return np.asarray(knn.predict(embedding), dtype=np.intp)
+
+
+def input_neighbors(X: Any, reference: Labels, labels: Labels, rows: Labels) -> Labels:
+    """Majority class among the five nearest reference rows in the full input space, for some rows.
+
+    Distances are those of the z-scores of all features, with means and standard deviations of the
+    (r,) reference rows, whose classes are `labels`. They are added up over some features at a time,
+    so that X, (n, d) dense or CSR, does not become dense.
+    """
+    from scipy.stats import mode
+
+    parts, is_sparse = [X, X], bool(sparse.issparse(X))
+    if is_sparse:
+        parts = [X[index].tocsc() for index in (reference, rows)]
+        reference, rows = np.arange(len(reference)), np.arange(len(rows))
+    squared = np.zeros((len(rows), len(reference)))
+    for start in range(0, X.shape[1], FEATURES_AT_ONCE):
+        part = slice(start, start + FEATURES_AT_ONCE)
+        known, new = (some[:, part] for some in parts)
+        known, new = (x.toarray() if is_sparse else x for x in (known, new))
+        known, new = known[reference].astype(np.float64), new[rows].astype(np.float64)
+        scale = known.std(axis=0)
+        scale[scale == 0] = 1
+        known, new = ((x - known.mean(axis=0)) / scale for x in (known, new))
+        squared += np.square(new).sum(axis=1)[:, None] + np.square(known).sum(axis=1)
+        squared -= 2 * product(new, known.T)
+    n_neighbors = min(N_NEIGHBORS, len(reference))
+    nearest = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
+    return np.asarray(mode(labels[nearest], axis=1).mode, dtype=np.intp)
 
 
 def nearest_center(

@@ -142,7 +142,16 @@ def from_arrays(
             if not np.isin(novelty.codes, np.arange(len(arrays["centers"]))).all():
                 raise ValueError("array 'novelty_codes' has unknown classes")
         clip = np.inf if config["clip"] is None else _positive(config["clip"])
-        calibration = {name: _positive(value) for name, value in config["calibration"].items()}
+        found = config["calibration"]
+        numbers_of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
+        for array in numbers_of_classes:
+            if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
+                raise ValueError("the calibration does not fit the classes")
+        calibration = Calibration(
+            _positive(found["temperature"]),
+            _positive(found["exponent"]),
+            *(tuple(array.tolist()) for array in numbers_of_classes),
+        )
         return FittedMap(
             Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip),
             network.to(device),
@@ -150,7 +159,7 @@ def from_arrays(
             arrays["centers"],
             axes,
             placer,
-            Calibration(**calibration),
+            calibration,
             novelty,
         )
 

@@ -136,11 +136,14 @@ def representatives(labels: Codes, n: int, n_of_class: int, rng: np.random.Gener
 class Division:
     """Division of the rows of X. All rows are sorted."""
 
-    held: Rows  #: Rows that are held in memory: all rows, or only those that train and validate
+    in_memory: Rows  #: All rows, or only those that train and validate
     train: Rows  #: Rows that are trained on
     validation: Rows  #: Rows that validate
-    folds: Rows  #: (n,) network that is not trained on a labelled row; −1 for none
+    folds: Rows  #: (n,) network that is trained neither on a row nor on its group; −1 for none
     n_networks: int
+    unjudged: NDArray[np.bool_]
+    """(n,) mask of training rows whose class the network of their fold has never seen, because all
+    training rows of the class are in this fold."""
 
     @property
     def votes(self) -> NDArray[np.float32]:
@@ -182,17 +185,19 @@ def divide(
     train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
     own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
     most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))
-    n_networks = min(n_networks_for(len(train)), int(most_folds))
+    n_networks, unjudged = min(n_networks_for(len(train)), int(most_folds)), np.zeros(n, bool)
     if n_networks > 1:
         folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
-        # The other labelled rows have folds as well. Validation rows can be merged into a training,
-        # and no row may be placed by a network that was trained on its group.
-        others = np.setdiff1d(labeled, train, assume_unique=True)
-        folds[others] = np.arange(len(others)) % n_networks
+        # Validation rows can be merged into a training, and no row may be placed by a network that
+        # was trained on its group.
+        folds[validation] = np.arange(len(validation)) % n_networks
         if own is not None and groups is not None:
             of_group = np.full(groups.max() + 1, -1)
             of_group[own] = folds[train]
-            found = of_group[groups[others]]
-            folds[others] = np.where(found < 0, folds[others], found)
-    held = np.arange(n) if most is None or n <= most else chosen
-    return Division(held, train, validation, folds, n_networks)
+            found = of_group[groups[validation]]
+            folds[validation] = np.where(found < 0, folds[validation], found)
+        n_of = np.zeros((n_networks, codes.max() + 1), dtype=np.intp)
+        np.add.at(n_of, (folds[train], codes[train]), 1)
+        unjudged[chosen] = (n_of == n_of.sum(axis=0))[folds[chosen], codes[chosen]]
+    in_memory = np.arange(n) if most is None or n <= most else chosen
+    return Division(in_memory, train, validation, folds, n_networks, unjudged)

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
-from centroid_encoder.tl._result import QUERY, Regions, Result
+from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Regions, Result
+from centroid_encoder.tl._summary import unjudged_words
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
@@ -65,14 +66,18 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
         n_unassigned = int((query & (result.codes < 0)).sum())
         also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
         return f"query cells (n = {int(query.sum()):,}{also})"
-    errors = result.stored.errors(panel)
-    n = count_words(errors["n"], int((result.split == panel).sum()))
-    if panel == "train":
-        return f"training cells ({n})"
+    errors, is_unjudged = result.stored.errors(panel), result.stored.errors(panel)["n_unjudged"] > 0
+    n = int(errors["n"]) + (int(errors["n_unjudged"]) if is_unjudged else 0)
+    words = count_words(n, int((result.split == panel).sum()))
+    if panel == TRAIN:
+        also = f"; hollow: {unjudged_words(errors)}" if is_unjudged else ""
+        return f"training cells ({words}{also})"
     rule, name = title_rule(result, regions)
-    text = f"held-out {name} error {100 * errors[f'{rule}_error']:.1f} % ({n})"
-    if errors["at_chance"]:
-        text += f"\nno better than chance ({100 * errors['chance_error']:.1f} %)"
+    kind = "held-out" if panel == TEST else "unused cells:"
+    text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
+    if errors[NO_BETTER]:
+        largest = 100 * errors[f"{LARGEST}_error"]
+        text += f"\nno better than naming the largest class ({largest:.1f} %)"
     return text
 
 
@@ -81,8 +86,6 @@ def title_rule(result: Result, regions: Regions | None) -> tuple[str, str]:
 
     A map of more than two components has no regions.
     """
-    if regions == "decoder" and not result.stored.has_decoder:
-        regions = "voronoi"
     return RULES[regions if result.embedding.shape[1] <= 2 else None]
 
 

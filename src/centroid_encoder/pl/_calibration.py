@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from centroid_encoder.core.calibration import calibration_bins
+from centroid_encoder.core.quality import wilson_interval
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
@@ -65,12 +65,11 @@ def calibration(
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
     mean, share, count = calibration_bins(confidence, right, n_bins)
-    tests = [binomtest(round(part * n), n) for part, n in zip(share, count.tolist(), strict=True)]
-    ends = 100 * np.array([test.proportion_ci(method="wilson") for test in tests])
+    ends = 100 * np.array(wilson_interval(share * count, count))
 
     target: Any = new_axes(3.5, 4) if ax is None else ax
     _draw_page(target, confidence, 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10))
-    gaps = np.abs(ends.T - 100 * share)
+    gaps = np.abs(ends - 100 * share)
     style: dict[str, Any] = {"fmt": "o", "markersize": 5, "linewidth": 1.2, "color": "C0"}
     # Without clipping at the axes, a point at 100 % is drawn completely.
     target.errorbar(mean, 100 * share, yerr=gaps, clip_on=False, zorder=3, **style)

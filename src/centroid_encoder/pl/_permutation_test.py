@@ -1,4 +1,4 @@
-"""Histogram of the errors with shuffled labels."""
+"""Histogram of the probabilities of the own class with shuffled labels."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def permutation_test(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot the out-of-fold error and a histogram of the errors with shuffled labels.
+    """Plot the mean log probability of the own class, and its histogram with shuffled labels.
 
     A supervised embedding separates any labels, even random ones. If the labels are related to the
-    data, their error lies to the left of all errors with shuffled labels. Return values and errors
-    are as in `voronoi`.
+    data, the out-of-fold probability of the real labels is larger than that of all shuffled ones.
+    Return values and errors are as in `voronoi`.
 
     Parameters
     ----------
@@ -49,20 +49,17 @@ def permutation_test(
             "key",
         )
     test = stored.permutation
-    null, observed = 100 * test.errors, 100 * test.observed
-    chance = 100 * stored.quality["chance_error"]
-
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
-    number, _, _ = target.hist(null, bins="auto", color="0.6", label="with shuffled labels")
-    target.axvline(observed, color="C0", linewidth=2, label=f"observed: {observed:.1f} %")
-    text = f"always the largest class: {chance:.1f} %"
-    target.axvline(chance, color="C1", linestyle=":", linewidth=1.5, label=text)
-    target.set_xlim(0, min(100, 1.08 * max(null.max(), observed, chance)))
+    number, _, _ = target.hist(
+        test.shuffled, bins="auto", color="0.6", label="with shuffled labels"
+    )
+    label = f"observed: {test.observed:.2f}"
+    target.axvline(test.observed, color="C0", linewidth=2, label=label)
     # Room for the legend above the bars.
     target.set_ylim(0, 1.35 * max(number))
     target.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     target.set_axisbelow(True)
-    target.set(xlabel="out-of-fold 5-NN error (%)", ylabel="permutations")
+    target.set(xlabel="mean log probability of the own class, out of fold", ylabel="permutations")
     target.legend(fontsize="small", loc="best")
     write_title(target, title, permutation_words(test))
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

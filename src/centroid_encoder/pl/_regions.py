@@ -52,7 +52,7 @@ def class_regions(
     n_components = result.embedding.shape[1]
     if regions is None or n_components > 2:
         return []
-    if regions == "voronoi" or not result.stored.has_decoder:
+    if regions == "voronoi":
         return center_regions(result.centers, limits)
     model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
+from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl import _regions
@@ -21,17 +21,27 @@ from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
 from centroid_encoder.pl._regions import REGION_ALPHA, Points
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
+from centroid_encoder.tl._result import (
+    QUERY,
+    TEST,
+    TRAIN,
+    UNASSIGNED,
+    UNLABELED,
+    UNUSED,
+    Regions,
+    Result,
+    read_result,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-Split = Literal["train", "test"]
+Split = Literal["train", "test", "unused"]
 LegendLoc = Literal["right margin", "on data"]
 
 PANEL = 5.0  # side of a panel in inches
-SPLITS = "train", "test", QUERY  # panels in order; those without cells are not drawn
+SPLITS = TRAIN, TEST, UNUSED, QUERY  # panels in order; those without cells are not drawn
 COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
 
 
@@ -79,13 +89,14 @@ def voronoi(
         Take the variable from ``adata.raw``. Default: as in scanpy, True if there is one and no
         `layer` is given.
     regions
-        ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``: the
-        decisions of the model, with curved borders if ``placement="bottleneck"``, and otherwise the
-        same as ``"voronoi"``; None: no regions.
+        ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``,
+        with ``placement="bottleneck"``: the decisions of the model, with curved borders; None: no
+        regions.
     split
-        ``"train"`` or ``"test"`` for one panel. Default: both, if cells were held out. Cells that
-        were placed by `ingest` have one panel with their predicted classes over the regions of the
-        reference; unassigned cells are grey.
+        ``"train"``, ``"test"`` or ``"unused"`` for one panel. Default: all that have cells.
+        Training cells that were not judged are hollow. Cells that were placed by `ingest` have one
+        panel with their predicted classes over the regions of the reference; unassigned cells are
+        grey.
     mark_misplaced
         Circle the cells that lie in the region of another class.
     palette
@@ -130,14 +141,13 @@ def voronoi(
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
         raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
-    if regions is not None:
-        check_choice("regions", regions, Regions)
     if split is not None:
         check_choice("split", split, Split)
     if legend_loc is not None:
         check_choice("legend_loc", legend_loc, LegendLoc)
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
+    result.check_regions(regions)
     if (n_components := result.embedding.shape[1]) > 2:
         advice = "train with n_components=2, or draw them with sc.pl.embedding"
         raise InputError(f"this figure shows two components, not {n_components}; {advice}")
@@ -169,9 +179,11 @@ def voronoi(
     for target, panel, text in zip(axes, panels, titles, strict=True):
         _decorate(target, result, limits, text)
         _fill(target, paths, list(of_class.values()))
-        _draw_cells(target, points, result.split.isin([panel, "unlabeled"]), values, area)
+        shown = result.split.isin([panel, UNLABELED]).to_numpy()
+        _draw_cells(target, points, shown, values, area, result.unjudged)
         if mark_misplaced:
-            misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
+            decided = regions or result.decided_by
+            misplaced = result.misplaced(decided) & (result.split == panel)
             ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
             _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
         if legend_loc == "on data":
@@ -224,11 +236,18 @@ def _fill(ax: Axes, paths: Sequence[Path], colors: Sequence[str]) -> None:
             ax.add_patch(PathPatch(path, linewidth=1, **style))
 
 
-def _draw_cells(ax: Any, points: Points, shown: pd.Series, values: Values, area: float) -> None:
+def _draw_cells(
+    ax: Any,
+    points: Points,
+    shown: NDArray[np.bool_],
+    values: Values,
+    area: float,
+    hollow: NDArray[np.bool_],
+) -> None:
     """Draw cells in the colours of their values; those without a value are grey and below."""
     grey, known = points[shown & ~values.known], np.flatnonzero(shown & values.known)
     _dots(ax, grey, np.sqrt(area), unlabeled_color(ax), zorder=1.5)
-    points, found = points[known], values.values[known]
+    points, found, hollow = points[known], values.values[known], hollow[known]
     if values.colors is None:
         order = np.argsort(found, kind="stable")  # the largest values are on top
         style = {"s": area, "linewidths": 0, "rasterized": True, "zorder": 2}
@@ -239,7 +258,10 @@ def _draw_cells(ax: Any, points: Points, shown: pd.Series, values: Values, area:
     # on top.
     colors = list(values.colors.values())
     for code in np.argsort(-np.bincount(found, minlength=len(colors)), kind="stable"):
-        _dots(ax, points[found == code], np.sqrt(area), colors[code], zorder=2)
+        of_class = found == code
+        _dots(ax, points[of_class & ~hollow], np.sqrt(area), colors[code], zorder=2)
+        rim = {"markeredgecolor": colors[code], "markeredgewidth": max(0.6, np.sqrt(area) / 6)}
+        _dots(ax, points[of_class & hollow], np.sqrt(area), "none", zorder=2, **rim)
 
 
 def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> None:
@@ -250,7 +272,7 @@ def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> Non
 def _grey_entries(result: Result) -> list[str]:
     """Return the entries of the legend for cells without a class."""
     names = []
-    if (result.split == "unlabeled").any():
+    if (result.split == UNLABELED).any():
         names.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
     if ((result.split == QUERY) & (result.codes < 0)).any():
         names.append(UNASSIGNED)

@@ -14,21 +14,29 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, draw_seed
-from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
+from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import at_chance, knn_predict, nearest_center
+from centroid_encoder.core.quality import nearest_center, no_better_than
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._judging import Codes, Floats, calibration_errors, error_rates, judged
+from centroid_encoder.tl._evaluation import (
+    Codes,
+    Floats,
+    errors_by_rule,
+    evaluate,
+    evaluate_confidence,
+    judged,
+)
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Cells, Missing, listed, logger, read_cells
+from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
-from centroid_encoder.tl._summary import missing_classes
+from centroid_encoder.tl._summary import missing_classes, unjudged_words
 
+TEST_SIZE = 0.2
 N_PARTS = 5
 """Number of parts of the held-out cells; the calibration for each part is fitted to the others."""
 
@@ -46,8 +54,9 @@ def centroid_encoder(
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
-    test_size: float = 0.2,
+    test_size: float | None = None,
     group_key: str | None = None,
+    split_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
@@ -99,16 +108,20 @@ def centroid_encoder(
         (``"drop"``), or replace the values by the mean of the training cells (``"mean"``).
     test_size
         Share of the labeled cells to hold out, in [0, 1), the same of every class. Classes with
-        fewer than ``1 / test_size`` cells stay in training.
+        fewer than ``1 / test_size`` cells stay in training. Default: 0.2.
     group_key
         Column of ``adata.obs`` with donors or batches. All cells of a donor are held out, or none,
         so that the held-out error is that of a new donor. Without it, a warning names a column of
         donors, images or wells, if there is one.
+    split_key
+        Column of ``adata.obs`` with your own split, instead of `test_size` and `group_key`: True
+        for a held-out cell and False for a training cell, or ``"test"`` and ``"train"``. Other
+        cells have NaN; they are unused.
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
-        with the same share of every class, and the other cells are placed like new ones. Memory and
-        time of the training then do not grow further. Default: 1,000,000, or ``max_samples`` of the
-        `model`.
+        with the same share of every class. The other cells are unused, and are placed like new
+        ones. Memory and time of the training then do not grow further. Default: 1,000,000, or
+        ``max_samples`` of the `model`.
     model
         `CentroidEncoder` with other settings than the default. A copy of it is trained.
     key_added
@@ -132,16 +145,22 @@ def centroid_encoder(
             The embedding of all cells, n_obs × n_components; NaN for cells left out by
             ``missing="drop"``.
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
-            ``"train"``, ``"test"`` or ``"unlabeled"``.
+            ``"train"``, ``"test"``, ``"unlabeled"``, or ``"unused"`` for a cell with a label that
+            was neither trained on nor held out.
         ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
             Predicted class of every cell, with the categories of `label_key`: the class in whose
             Voronoi cell it lies; with ``placement="bottleneck"``, the class whose centroid is
-            nearest to the decoder's output.
+            nearest to the decoder's output. It and the confidence are missing for the cells of a
+            class that only networks trained on them know, such as a class of one cell, or of one
+            donor with `group_key`. A warning names these classes.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Probability of the predicted class. It is calibrated on the held-out cells: of the cells
-            with a confidence of 0.8, four in five are predicted correctly. With ``test_size=0``, it
-            is calibrated on the training cells, by networks that were not trained on them. With
-            ``test_size=0`` and a single network, it is not calibrated and too high.
+            Probability of the predicted class, under the class frequencies of the training cells:
+            of the cells with a confidence of 0.8, four in five are predicted correctly, also of
+            those that are predicted to be of a rare class. It is calibrated on the training cells,
+            by networks that were not trained on them, and on the held-out cells. With
+            ``test_size=0`` and a single network, it is not calibrated and too high. Small classes
+            have more weight in the prediction (`class_weight` of the `model`), so that their
+            confidence can be below one half and below that of another class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
             How different the cell is from all training cells: the share of the training cells that
             differ less from the other training cells. NaN with fewer than ten training cells.
@@ -149,11 +168,12 @@ def centroid_encoder(
             ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
             centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
             training cells); ``history`` (a DataFrame with a row for each epoch); ``quality``
-            (``train`` and ``test`` errors as shares in [0, 1], and a DataFrame ``per_class``;
-            ``test`` also has the expected ``calibration_error`` of the confidence, the ends of its
-            95 % interval, ``calibration_error_low`` and ``calibration_error_high``, and the error
-            without calibration, ``uncalibrated_error``); ``model`` (the fitted map, see
-            `fitted_model`).
+            (errors of the ``train``, ``test`` and ``unused`` cells as shares in [0, 1], with the
+            ends of their 95 % bootstrap intervals, ``…_low`` and ``…_high``; a DataFrame
+            ``per_class`` of such errors with Wilson intervals, and of the calibration of each
+            predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
+            the ends of its 95 % interval, and the error without calibration,
+            ``uncalibrated_error``); ``model`` (the fitted map, see `fitted_model`).
 
     Raises
     ------
@@ -169,7 +189,9 @@ def centroid_encoder(
     Notes
     -----
     The *k-NN error* (k = 5) is the paper's measure: the class of a cell is predicted by its
-    neighbours among the embedded training cells. A training cell is not its own neighbour.
+    neighbours among the embedded training cells. A training cell is not its own neighbour. A
+    *balanced* error is the mean of the errors of the classes. With `group_key`, a bootstrap draws
+    whole donors.
 
     After Ctrl-C, the best state so far is kept, with a warning; before the end of the first epoch,
     `adata` stays as it was.
@@ -187,7 +209,11 @@ def centroid_encoder(
     key = _run.result_key(key_added)
     check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
-    Number(0, below=1).check("test_size", test_size)
+    Number(0, below=1, instead=(None,)).check("test_size", test_size)
+    for name, value in (("test_size", test_size), ("group_key", group_key)):
+        if split_key is not None and value is not None:
+            raise InputError(f"{name} has no effect with split_key: the split is given", name)
+    test_size = TEST_SIZE if test_size is None and split_key is None else test_size or 0.0
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     several = estimator.placement != "bottleneck" and estimator.n_networks != 1
@@ -200,20 +226,44 @@ def centroid_encoder(
         raise InputError(text, parameter="random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, by_parts=True)
-    held_out = hold_out(cells, test_size, draw_seed(random_state))
+    given = None if split_key is None else _own_split(adata, split_key)
+    held_out = hold_out(cells, test_size, draw_seed(random_state), given)
+    used = (cells.codes >= 0) & (True if given is None else given >= 0)
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
     params = {**cells.params, "test_size": float(test_size)}
+    if split_key is not None:
+        params["split_key"] = split_key
     if isinstance(random_state, numbers.Integral):
         params["random_state"] = int(random_state)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if test_size or several else ())]
-    return Training(cells, key, notices, estimator, held_out, params)
+    return Training(cells, key, notices, estimator, held_out, used & ~held_out, params)
 
 
-def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
-    """Return an (n_obs,) mask of the held-out cells."""
+def _own_split(adata: AnnData, split_key: str) -> NDArray[np.intp]:
+    """Return 1 for each held-out cell of a column of ``obs``, 0 for training cells, −1 for NaN."""
+    column = obs_column(adata, split_key, "split_key").astype(object)
+    meaning = {False: 0, True: 1, _result.TRAIN: 0, _result.TEST: 1}
+    found = column.map(meaning)
+    if (wrong := column[found.isna() & column.notna()]).size:
+        text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'; got"
+        raise InputError(f"{text} {wrong.iloc[0]!r}", parameter="split_key")
+    return np.asarray(found.fillna(-1), dtype=np.intp)
+
+
+def hold_out(
+    cells: Cells, test_size: float, seed: int, given: Codes | None = None
+) -> NDArray[np.bool_]:
+    """Return an (n_obs,) mask of the held-out cells; `given` is the result of `_own_split`."""
     labeled, held_out = cells.codes >= 0, np.zeros(len(cells.codes), dtype=bool)
     codes = cells.codes[labeled]
+    if given is not None:
+        held_out[:] = labeled & (given == 1)
+        lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & (given == 0)])
+        if lost.any():
+            text = f"no cell of {listed(cells.classes[lost])} is a training cell of this split"
+            raise InputError(f"{text}; mark that class as unlabeled", parameter="split_key")
+        return held_out
     if test_size and cells.groups is not None:
         held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
     elif test_size:
@@ -231,25 +281,27 @@ def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Training(_run.Job):
-    """A job that trains a map. `train` and `held_out` are (n_obs,) masks."""
+    """A job that trains a map. `held_out` and `train` are (n_obs,) masks."""
 
     _cells: Cells
     _estimator: CentroidEncoder
     held_out: NDArray[np.bool_]
+    train: NDArray[np.bool_]
     _params: dict[str, Any]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self.train = (cells.codes >= 0) & ~held_out
         if self._params["missing"] == "mean":
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
-        if self._params["test_size"] and small.any():
-            by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
+        if held_out.any() and small.any():
             text = f"no cell of {listed(cells.classes[small])} is held out"
-            self.notices.append(f"{text}: too few cells to split{by}")
+            if "split_key" not in self._params:
+                by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
+                text = f"{text}: too few cells to split{by}"
+            self.notices.append(text)
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
@@ -272,8 +324,8 @@ class Training(_run.Job):
         held_out, others = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
         found = judged(fit, held_out)
         if len(held_out):
-            fit.map.calibration = Calibration.fit(found[1], codes[held_out])
-        elif not len(fit.unseen):
+            fit.map.calibration = fit.calibrated(found[1], codes[held_out])
+        elif fit.calibrating is None:
             text = "no cell is held out, so the confidence is not calibrated: raise test_size"
             self.notices.append(text)
         if (crowded := fit.crowded_group()) is not None:
@@ -283,20 +335,24 @@ class Training(_run.Job):
         decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
         order = np.argsort(np.concatenate([held_out, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
-        split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
+        split = np.where(is_held_out, 1, np.where(codes < 0, 2, 3))
+        split[fit.trained] = 0
+        quality = self._quality(fit, split, embedding, predicted, found[1])
+        predicted[fit.division.unjudged], confidence[fit.division.unjudged] = -1, np.nan
         config, arrays = self._estimator.to_state()
         stored = _result.StoredMap(
             params=self._params,
             classes=cells.classes,
             centers=fit.map.centers,
             history=pd.DataFrame(self._estimator.history_),
-            quality=self._quality(fit, embedding, predicted, found[1]),
+            quality=quality,
             model={"config": json.dumps(config), "arrays": arrays},
         )
-        key = self.key
+        key, of_cells = self.key, np.full(len(self.kept), -1)
+        of_cells[self.kept] = split
         return {
             "obs": {
-                _result.obs_key(key, "split"): pd.Categorical.from_codes(split, _result.SPLITS),
+                _result.obs_key(key, "split"): pd.Categorical.from_codes(of_cells, _result.SPLITS),
                 _result.obs_key(key, "label"): cells.labels_of(predicted),
                 _result.obs_key(key, "confidence"): cells.spread(confidence),
                 _result.obs_key(key, "novelty"): cells.spread(fit.novelty()),
@@ -306,48 +362,69 @@ class Training(_run.Job):
         }
 
     def _quality(
-        self, fit: Fit, embedding: Floats, predicted: Codes, distances: Floats
+        self, fit: Fit, split: Codes, embedding: Floats, predicted: Codes, distances: Floats
     ) -> dict[str, Any]:
-        """Return the errors of training and held-out cells.
+        """Return the errors of training, held-out and unused cells.
 
-        `embedding` and `predicted` are those of the n_kept cells; `distances` are those from each
-        held-out cell to each class.
+        `split`, `embedding` and `predicted` are those of the n_kept cells; `distances` are those
+        from each held-out cell to each class.
         """
         codes, n_classes = self._cells.kept_codes, len(self.classes)
-        train, held_out = self.train[self.kept], self.held_out[self.kept]
-        nearest = nearest_center(embedding, fit.map.centers)
+        groups = None if self._cells.groups is None else self._cells.groups[self.kept]
         quality: dict[str, Any] = {}
-        per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
-        largest = int(np.bincount(codes[train]).argmax())
-        for name, mask in ((_result.TRAIN, train), (_result.TEST, held_out)):
-            own, points = codes[mask], None if name == _result.TRAIN else embedding[mask]
-            found: dict[str, Any] = {
-                "knn": knn_predict(embedding[train], codes[train], points),
-                "voronoi": nearest[mask],
-                "decoder": predicted[mask],
-                "chance": largest,
-            }
-            wrong = pd.DataFrame({rule: classes != own for rule, classes in found.items()})
-            errors, of_classes = error_rates(wrong, own, n_classes)
-            quality[name] = {"n": len(own)} | errors
-            per_class[f"n_{name}"] = np.bincount(own, minlength=n_classes)
-            for rule in _result.RULES[:3]:
-                per_class[f"{name}_{rule}_error"] = of_classes[rule]
-        quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)
-        # The calibration of the map was fitted to all held-out cells. The calibration error of each
-        # part of them is therefore measured with a calibration that is fitted to the other parts.
+        parts = [pd.DataFrame({"class": [str(name) for name in self.classes]})]
+        is_judged, trained = ~fit.division.unjudged, fit.trained
+        for number, name in ((0, _result.TRAIN), (1, _result.TEST), (3, _result.UNUSED)):
+            rows = trained if number == 0 else np.flatnonzero(split == number)
+            if name == _result.UNUSED and not len(rows):
+                continue
+            answers = rows, embedding[rows], predicted[rows], (trained, embedding[trained])
+            wrong = errors_by_rule(fit, codes, *answers)[is_judged[rows]]
+            rows = rows[is_judged[rows]]
+            units = None if groups is None else groups[rows]
+            quality[name], of_class = evaluate(wrong, codes[rows], n_classes, units)
+            if name == _result.TEST:
+                decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
+                no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
+                quality[name][_result.NO_BETTER] = no_better
+                errors, calibrated = self._confidences(fit, codes[rows], distances)
+                quality[name] |= errors
+                of_class = of_class.join(calibrated)
+            parts.append(of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"}))
+        per_class = pd.concat(parts, axis=1)
+        unjudged = codes[fit.division.unjudged]
+        of_train = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
+        quality[_result.TRAIN] |= of_train
+        nearest = nearest_center(embedding, fit.map.centers)
+        per_class["n_predicted"] = np.bincount(fit.known[predicted], minlength=n_classes)
+        per_class["n_in_cell"] = np.bincount(fit.known[nearest], minlength=n_classes)
+        quality["per_class"] = per_class
+        self.notices += missing_classes(per_class, "the map takes")
+        if len(unjudged):
+            names = listed(self.classes[np.unique(unjudged)])
+            self.notices.append(
+                f"{unjudged_words(of_train)}: {names}. No network without them knows their class, "
+                "so that their label and confidence are missing"
+            )
+        return quality
+
+    @staticmethod
+    def _confidences(
+        fit: Fit, own: Codes, distances: Floats
+    ) -> tuple[dict[str, float], pd.DataFrame]:
+        """Return the calibration of the held-out cells, in all and by predicted class.
+
+        The map was calibrated with all of them. The calibration of each of `N_PARTS` parts of them
+        is therefore measured with one that was fitted to the other parts.
+        """
+        n_classes = distances.shape[1]
         if len(own) < N_PARTS:
-            # With so few cells, pass none: the error is NaN then.
+            # With so few cells, pass none: the errors are NaN then.
             own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
-        probabilities = cross_fitted_probabilities(distances, own, parts)
-        quality[_result.TEST] |= calibration_errors(
-            probabilities.max(axis=1),
-            UNCALIBRATED.probabilities(distances).max(axis=1),
-            distances.argmin(axis=1) == own,
-        )
-        per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
-        per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
-        quality["per_class"] = pd.DataFrame(per_class)
-        self.notices += map(str, missing_classes(quality["per_class"], "the map takes"))
-        return quality
+        probabilities = cross_fitted_probabilities(distances, own, parts, fit.calibrated)
+        before = Calibration(offsets=fit.offsets).probabilities(distances)
+        predicted = distances.argmin(axis=1)
+        of_predicted = np.arange(len(own)), predicted
+        confidences = probabilities[of_predicted], before[of_predicted]
+        return evaluate_confidence(predicted, *confidences, predicted == own, n_classes)

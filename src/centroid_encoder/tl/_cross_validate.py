@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +21,27 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
+from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
+from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import permutation_p_value
+from centroid_encoder.core.quality import input_neighbors, permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
+from centroid_encoder.core.suspects import typical_probabilities
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _judging, _result, _run
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._evaluation import (
+    Codes,
+    errors_by_rule,
+    evaluate,
+    evaluate_confidence,
+    judged,
+)
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._judging import Codes, Judged, Place
+from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import differing_settings, missing_classes
 
@@ -39,7 +49,33 @@ N_FOLDS = 5
 N_WORTHWHILE = 5_000
 """Cells of all trainings together from which on processes save more time than their start takes."""
 N_COUNTED = 500
-"""Least number of held-out cells on which the error of a permutation is counted."""
+"""Least number of held-out cells by which a permutation is tested."""
+N_REFERENCE, N_QUERIES = 10_000, 2_000
+"""Largest numbers of training and held-out cells for neighbours in the full input space."""
+LEAST_LOG = math.log(1e-3)
+"""Logarithms of smaller probabilities are raised to this in the permutation test."""
+
+Place = tuple[int, int, int]
+"""Numbers of the permutation (0 for the real labels), the repeat and the fold of a training."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Cells that were held out of a training, as its networks judge them."""
+
+    rows: Codes
+    """(n,) rows whose class has training cells; other held-out cells are not judged."""
+    log_probability: NDArray[np.float64]
+    """(n,) logarithms of the probability of their class, at least `LEAST_LOG`. The probabilities
+    are calibrated with the training cells."""
+    wrong: pd.DataFrame
+    """Whether each rule errs for these cells; NaN where it was not applied. Empty with shuffled
+    labels."""
+    distances: NDArray[np.float32]
+    """(n + n_unlabeled, M) distances to the classes, first of these cells and then of all cells
+    without a label; inf for classes without training cells."""
+    offsets: NDArray[np.float64]
+    """(M,) offsets of the probabilities; see `Calibration`."""
 
 
 @_run.from_job
@@ -91,10 +127,9 @@ def cross_validate(
         Column of ``adata.obs`` with donors or batches: the cells of each are in one fold, so that
         the errors are those of a new donor.
     n_permutations
-        How many times to shuffle the labels and train again, to measure the error that occurs by
-        chance. The smallest possible p value is 0.05 with 19 permutations, 0.01 with 99. With
-        `group_key`, labels are shuffled within groups or, if each group has one class, between
-        groups.
+        How many times to shuffle the labels and train again, to measure what occurs by chance. The
+        smallest possible p value is 0.05 with 19 permutations, 0.01 with 99. With `group_key`,
+        labels are shuffled within groups or, if each group has one class, between groups.
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     max_cells
@@ -125,15 +160,23 @@ def cross_validate(
         ``adata.obs["ce_cv_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Its probability.
         ``adata.obs["ce_cv_own"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Out-of-fold probability of the cell's own label; NaN for cells without a label.
+            Out-of-fold probability of the cell's own label; NaN for cells without a label. It and
+            the fields above are missing for cells whose class had no training cell when they were
+            held out: they are not judged.
+        ``adata.obs["ce_cv_judged"]`` : :class:`pandas.Series` (dtype ``category``)
+            The label that was judged; missing for cells that were not.
         ``adata.uns["ce_cv"]`` : :class:`dict`
-            ``quality`` (mean of each error over all folds, and ``…_sd``, its standard deviation;
-            ``calibration_error`` and its 95 % interval, as in `centroid_encoder`); ``errors`` (a
-            DataFrame with a row for each fold); ``per_class`` (a DataFrame); ``classes``, sorted;
-            ``confusion`` (n_classes × n_classes, number of cells of the row's class that were
-            predicted to be of the column's); ``permutation`` (``observed`` error, ``errors`` with
-            shuffled labels, ``p_value``); ``warnings`` (sentences, which are also issued as
-            warnings); ``params``; ``model`` (the settings, as JSON).
+            ``quality`` (errors of all judged cells, the ends of their 95 % bootstrap intervals,
+            ``…_low`` and ``…_high``, and their standard deviation over the folds, ``…_sd``; number
+            of cells ``n``, of cells that were not judged ``n_unjudged`` and of their classes
+            ``n_unjudged_classes``; ``calibration_error`` and its 95 % interval, as in
+            `centroid_encoder`); ``errors`` (a DataFrame with a row for each fold); ``per_class`` (a
+            DataFrame of errors with Wilson intervals, and of the calibration of each predicted
+            class); ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
+            the row's class that were predicted to be of the column's); ``typical`` (medians of the
+            probabilities, see `mislabeled`); ``permutation`` (``observed`` mean log probability of
+            the own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
+            issued as warnings); ``params``; ``model`` (the settings, as JSON).
 
     Raises
     ------
@@ -144,18 +187,20 @@ def cross_validate(
 
     Notes
     -----
-    Errors are shares in [0, 1]: ``knn`` (5 neighbours in the embedding, the paper's measure),
-    ``voronoi`` and ``decoder``; ``input_knn`` (5 neighbours in the standardised input space of the
-    same networks, among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how
-    much the embedding loses; and ``chance``, the error of always predicting the largest class. With
-    ``balanced_`` every class has the same weight.
+    Errors are shares in [0, 1], pooled over the cells: ``voronoi``, the share of cells with another
+    predicted class; ``knn`` (5 neighbours in the embedding, the paper's measure); ``decoder``, for
+    maps with a decoder; ``input_knn`` (5 neighbours by the z-scores of all features, without a map,
+    among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how much the
+    embedding loses; and ``largest_class``, the error of always predicting the largest class. With
+    ``balanced_`` every class has the same weight. With `group_key`, a bootstrap draws whole groups.
 
     The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
     other folds.
 
-    The permutation test compares k-NN errors of the first repeat. They are counted on the first
-    folds that together hold 500 cells (on all folds of small data), in the same way with the real
-    and with the shuffled labels.
+    The permutation test compares the mean logarithm of the out-of-fold probability of the own class
+    in the first repeat. It does not depend on the size of the largest class, as an error does. It
+    is computed on the first folds that together hold 500 cells (on all folds of small data), in the
+    same way with the real and with the shuffled labels.
 
     ``joblib.parallel_config(backend="dask")``, or ``"ray"``, runs the trainings on a cluster. The
     processes of one machine share the data in memory.
@@ -292,14 +337,14 @@ class CrossValidation(_run.Job):
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            return self._results_of(dict(_judging.train(*task) for task in self._tasks(callback)))
-        found: dict[Place, Judged] = {}
+            return self._results_of(dict(_train(*task) for task in self._tasks(callback)))
+        found: dict[Place, Fold] = {}
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # The backend of Ray can only return all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         kind = "generator_unordered" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
-            joblib.delayed(_judging.train)(*task) for task in self._tasks()
+            joblib.delayed(_train)(*task) for task in self._tasks()
         )
         try:
             for place, one in results:
@@ -321,64 +366,149 @@ class CrossValidation(_run.Job):
             count = None if callback is None else partial(_count, callback, i, len(self.places))
             yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
-    def _results_of(self, found: Mapping[Place, Judged]) -> _run.Results:
+    def _results_of(self, found: Mapping[Place, Fold]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
         real = [place for place in self.places if not place[0]]
         rows = []
         for place in real:
-            wrong, _ = found[place]
-            rates, _ = _judging.error_rates(wrong, codes[wrong.index], n_classes)
-            rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
+            wrong = found[place].wrong
+            of_fold, _ = evaluate(wrong, codes[wrong.index], n_classes)
+            rows.append({"repeat": place[1], "fold": place[2]} | of_fold)
         errors = pd.DataFrame(rows)
-        means = errors.iloc[:, 3:].agg(["mean", "std"])
+        errors = errors[[name for name in errors if not name.endswith(("_low", "_high"))]]
+        spread = errors.iloc[:, 3:].std().add_suffix("_sd").to_dict()
         repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
         judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
-        probabilities, uncalibrated = _judging.pooled(judged_in, codes, n_classes)
-        predicted, labeled = probabilities.argmax(axis=1), codes >= 0
-        quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
-        quality |= means.loc["std"].add_suffix("_sd").to_dict() | _judging.calibration_errors(
-            probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
+        probabilities, before, predicted = _pooled(judged_in, codes, n_classes)
+        confidence, before = (p[np.arange(len(codes)), predicted] for p in (probabilities, before))
+        # The mean over the repeats, except for the predicted class, which is that of all repeats.
+        wrong = pd.concat([found[place].wrong for place in real]).astype(float)
+        wrong = wrong.groupby(level=0).mean()
+        at = wrong.index.to_numpy()
+        own, is_unjudged = codes[at], codes >= 0
+        is_unjudged[at] = False
+        predicted[is_unjudged], confidence[is_unjudged] = -1, np.nan
+        wrong["decoder" if "decoder" in wrong else "voronoi"] = (predicted[at] != own).astype(float)
+        units = None if self._groups is None else self._groups[at]
+        quality, per_class = evaluate(wrong, own, n_classes, units)
+        calibration, of_predictions = evaluate_confidence(
+            predicted[at], confidence[at], before[at], predicted[at] == own, n_classes
         )
-        confusion = confusion_matrix(codes[labeled], predicted[labeled], labels=range(n_classes))
+        unjudged = codes[is_unjudged]
+        n_unjudged = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
+        quality |= spread | calibration | n_unjudged
+        per_class = per_class.join(of_predictions)
+        per_class.insert(0, "class", [str(name) for name in cells.classes])
         test = None
         if n_permutations := self._params["n_permutations"]:
             of_folds = (
-                pd.concat([found[i, 0, fold][0]["knn"] for fold in range(self.n_counted)])
+                [found[i, 0, fold].log_probability for fold in range(self.n_counted)]
                 for i in range(n_permutations + 1)
             )
-            observed, *null = (float(misses.mean()) for misses in of_folds)
-            p_value = permutation_p_value(observed, np.array(null))
-            test = _result.PermutationTest(observed, np.array(null), p_value)
-        wrong = pd.concat([found[place][0] for place in real])
-        _, of_classes = _judging.error_rates(wrong, codes[wrong.index], n_classes)
-        per_class = pd.DataFrame(
-            {
-                "class": [str(name) for name in cells.classes],
-                "n": np.bincount(codes[labeled]),
-                **{f"{rule}_error": of_classes[rule] for rule in _result.RULES},
-                "n_predicted": confusion.sum(axis=0),
-            }
-        )
+            observed, *shuffled = (float(np.concatenate(parts).mean()) for parts in of_folds)
+            p_value = permutation_p_value(-observed, -np.array(shuffled))
+            test = _result.PermutationTest(observed, np.array(shuffled), p_value)
         missing = missing_classes(per_class, "the networks take")
         self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
-            confusion=confusion,
+            confusion=confusion_matrix(own, predicted[at], labels=range(n_classes)),
             quality=quality,
             per_class=per_class,
+            typical=typical_probabilities(probabilities[at], own, predicted[at]),
             errors=errors,
             warnings=tuple(self.doubts),
             permutation=test,
             model=self.model,
         )
-        own = np.where(labeled, probabilities[np.arange(len(codes)), codes], np.nan)
+        of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
+        of_own[at], label[at] = probabilities[at, own], own
         name = _result.cv_key(self.key)
         return {
             "obs": {
                 _result.obs_key(name, "label"): cells.labels_of(predicted),
-                _result.obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
-                _result.obs_key(name, "own"): cells.spread(own),
+                _result.obs_key(name, "confidence"): cells.spread(confidence),
+                _result.obs_key(name, "own"): cells.spread(of_own),
+                _result.obs_key(name, "judged"): cells.labels_of(label),
             },
             "uns": {name: stored.to_uns()},
         }
+
+
+def _train(
+    place: Place,
+    X: Matrix,
+    codes: Codes,
+    held_out: NDArray[np.bool_],
+    groups: Codes | None,
+    estimator: CentroidEncoder,
+    classes: NDArray[Any],
+    callback: Callable[[Report | None], bool] | None = None,
+) -> tuple[Place, Fold]:
+    """Train on the labeled cells that are not held out, and judge the others."""
+    trains = (codes >= 0) & ~held_out
+    # Otherwise scikit-learn would use the joblib backend that runs this training.
+    with joblib.parallel_config("sequential"):
+        filled, given = fill_missing(X, trains), np.where(trains, codes, -1)
+        fit = estimator.fit_codes(filled, given, classes, groups=groups, callback=callback)
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt
+        rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
+        own, n = codes[rows], len(rows)
+        others = np.flatnonzero((codes < 0) & (place[0] == 0))
+        places, of_known = judged(fit, np.concatenate([rows, others]))
+        probabilities = fit.map.calibration.probabilities(of_known[:n])
+        of_own = probabilities[np.arange(n), np.searchsorted(fit.known, own)]
+        offsets = np.zeros(len(classes))
+        offsets[fit.known] = fit.offsets
+        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
+        distances[:, fit.known] = of_known
+        wrong = pd.DataFrame(index=rows)
+        if place[0] == 0:
+            predicted, train = distances[:n].argmin(axis=1), (fit.trained, fit.embed(fit.trained))
+            wrong = errors_by_rule(fit, codes, rows, places[:n], predicted, train)
+            rng = np.random.default_rng(estimator.random_state)
+            known, new = (
+                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
+                for index, size in ((fit.trained, N_REFERENCE), (rows, N_QUERIES))
+            )
+            found = input_neighbors(filled, known, codes[known], new)
+            wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
+        log_probability = np.log(of_own.clip(math.exp(LEAST_LOG)))
+        return place, Fold(rows, log_probability, wrong, distances, offsets)
+
+
+def _pooled(
+    repeats: list[list[Fold]], codes: Codes, n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], Codes]:
+    """Return (n_kept, M) probabilities out of fold, after and before calibration, and predictions.
+
+    The calibration of a fold is fitted to the other folds. Probabilities are means over the repeats
+    that judge the cell; those of an unlabeled cell are means over the folds as well. The (n_kept,)
+    predicted classes have the largest mean of the probabilities with class weights.
+    """
+    shape = len(codes), n_classes
+    probabilities, before, weighted, n_judged = np.zeros((4, *shape))
+    for folds in repeats:
+        cells = np.concatenate([fold.rows for fold in folds])
+        distances = np.concatenate([fold.distances[: len(fold.rows)] for fold in folds])
+        parts = np.repeat(np.arange(len(folds)), [len(fold.rows) for fold in folds])
+        # They differ between the folds by the numbers of their cells only.
+        offsets = tuple(np.mean([fold.offsets for fold in folds], axis=0).tolist())
+        calibrated = partial(Calibration.fit, offsets=offsets)
+        weights_only, uncalibrated = Calibration(), Calibration(offsets=offsets)
+        of_all = calibrated(distances, codes[cells])
+        found = cross_fitted_probabilities(distances, codes[cells], parts, calibrated)
+        answers = [(cells, distances, found, 1.0)]
+        for fold in folds:
+            unlabeled = fold.distances[len(fold.rows) :]
+            found = of_all.probabilities(unlabeled)
+            answers.append((np.flatnonzero(codes < 0), unlabeled, found, 1 / len(folds)))
+        for rows, distances, found, share in answers:
+            probabilities[rows] += share * found
+            before[rows] += share * uncalibrated.probabilities(distances)
+            weighted[rows] += share * weights_only.probabilities(distances)
+            n_judged[rows] += share
+    n_judged = np.maximum(n_judged, 1e-9)
+    return probabilities / n_judged, before / n_judged, weighted.argmax(axis=1)

@@ -32,7 +32,7 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
         few = cells.classes[pd.Series(cells.groups[labeled]).groupby(codes).nunique() == 1]
         text = (
             f"in one group of {cells.params['group_key']!r} only: {listed(few)}. When it is held "
-            "out, no training cell has this class, and all predictions are wrong"
+            "out, no training cell has this class, and its cells are not judged"
         )
     texts += [text] * bool(len(few))
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)

@@ -28,15 +28,24 @@ class HeldOut:
     own: NDArray[np.intp]
     """(n_held_out,) own class, as an index into the classes in the order of their categories."""
     predicted: NDArray[np.intp]
+    judged: NDArray[np.intp]
+    """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
     confidence: NDArray[np.float64]
     """(n_held_out,) probability of the predicted class."""
+    n_new: int = 0
+    """Number of cells that are left out because they were relabelled to a new class since."""
+
+    @property
+    def is_relabeled(self) -> NDArray[np.bool_]:
+        """(n_held_out,) mask of the cells that were relabelled after they were judged."""
+        return np.asarray(self.own != self.judged)
 
 
 def read_held_out(adata: AnnData, key: str) -> HeldOut:
     """Read the predictions of a cross-validation or, without one, those for held-out cells.
 
     A KeyError is raised if there is neither, or if a column is missing; an InputError if no cell
-    was held out, or if the label column has other classes.
+    was held out, or if no label is a class of the result.
     """
     validated = _result.StoredCrossValidation.read(adata, key)
     if validated is None:
@@ -50,6 +59,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
                 f"ce.tl.cross_validate(adata, {result.label_key!r})"
             )
         held_out, own, predicted = result.split == _result.TEST, result.codes, result.predicted
+        judged, n_new = own, 0
     else:
         mapped = _result.StoredMap.read(adata, key)
         words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
@@ -59,12 +69,20 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         label_key, classes = validated.label_key, validated.classes
         labels = _result.stored_column(adata, label_key, "the labels that were cross-validated")
         found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
-        held_out = _result.stored_column(adata, _result.obs_key(key, "own"), part).notna()
-        own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
-        _result.check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
+        of_check = _result.stored_column(adata, _result.obs_key(key, "judged"), part)
+        unlabeled = validated.params.get("unlabeled_category")
+        held_out = of_check.notna() & labels.notna() & (labels != unlabeled)
+        own, predicted, judged = (
+            classes.get_indexer(names.astype(object)) for names in (labels, found, of_check)
+        )
+        is_new = held_out & (own < 0)
+        n_new = int(is_new.sum())
+        _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
     if not len(rows):
         raise InputError("none of the held-out cells is in this selection of cells")
     column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
     confidence = column.to_numpy(np.float64)[rows]
-    return HeldOut(words, quality, rows, own[rows], predicted[rows], confidence)
+    return HeldOut(
+        words, quality, rows, own[rows], predicted[rows], judged[rows], confidence, n_new
+    )

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.quality import misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import Regions, check_trained, read_result
+from centroid_encoder.tl._result import TEST, TRAIN, UNUSED, Regions, check_trained, read_result
 
 
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
@@ -27,8 +27,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     key
         Name of the result, as given to `key_added` of that function.
     regions
-        ``"voronoi"``: the Voronoi cells of the centers; ``"decoder"``: the regions of the predicted
-        classes in ``obs["ce_label"]``, which are the same without a bottleneck.
+        ``"voronoi"``: the Voronoi cells of the centers; ``"decoder"``, for maps with a bottleneck:
+        the regions of the predicted classes in ``obs["ce_label"]``.
 
     Returns
     -------
@@ -38,14 +38,14 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         ``label``, ``region`` : dtype ``category``
             The label of the cell, and the class in whose region it lies.
         ``split`` : dtype ``category``
-            ``"train"`` or ``"test"``.
+            ``"train"``, ``"test"`` or ``"unused"``.
         ``depth`` : dtype ``float64``
             How far the cell lies inside that region, in (0, 1]: 1 − (distance to the center of the
             region) / (distance to the center of its own class); near 0 at the border, 1 at the
             center. For ``"decoder"``, the distances are those by which the class is predicted.
 
-        Cells of equal depth are in the order of ``obs_names``. Cells without a label, and cells
-        left out for missing values, are not listed.
+        Cells of equal depth are in the order of ``obs_names``. Cells without a label, cells left
+        out for missing values, and cells that were not judged are not listed.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         If there is no result under that key, or if a part of it is missing.
     ValueError
         If the label column has changed since the training, if `ingest` predicted the labels, or if
-        `regions` is not valid.
+        `regions` is not valid or the map has no such regions.
     InvalidStateError
         If `regions` is ``"decoder"`` and the stored map is not complete.
 
@@ -83,7 +83,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         {
             "label": pd.Categorical.from_codes(own, result.classes),
             "region": pd.Categorical.from_codes(found, result.classes),
-            "split": pd.Categorical(result.split.iloc[rows].astype(str), ["train", "test"]),
+            "split": pd.Categorical(result.split.iloc[rows].astype(str), [TRAIN, TEST, UNUSED]),
             "depth": misplacement_depth(distances[at, found], distances[at, own]),
         },
         index=adata.obs_names[rows],

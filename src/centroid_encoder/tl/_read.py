@@ -75,9 +75,9 @@ class Cells:
         return spread
 
     def labels_of(self, codes: NDArray[np.intp]) -> pd.Categorical:
-        """Return (n_obs,) labels from (n_kept,) codes; missing for cells that are left out."""
+        """Return (n_obs,) labels from (n_kept,) codes; missing for −1 and cells left out."""
         spread = np.full(len(self.kept), -1)
-        spread[self.kept] = self.categories.get_indexer(self.classes)[codes]
+        spread[self.kept] = np.append(self.categories.get_indexer(self.classes), -1)[codes]
         return pd.Categorical.from_codes(spread, self.categories)
 
 

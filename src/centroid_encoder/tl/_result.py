@@ -28,16 +28,19 @@ from centroid_encoder.errors import InputError, MissingKeyError, check_name
 from centroid_encoder.tl._read import check_choice
 
 Regions = Literal["voronoi", "decoder"]
-Column = Literal["label", "confidence", "split", "novelty", "own"]
+Column = Literal["label", "confidence", "split", "novelty", "own", "judged"]
 
-TRAIN, TEST, UNLABELED = SPLITS = ("train", "test", "unlabeled")
-"""Splits of the cells of `tl.centroid_encoder`."""
+TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
+"""Splits of the cells of `tl.centroid_encoder`. Unused cells have a label, but were neither trained
+on nor held out."""
 QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
 """Label of cells beyond a threshold of `tl.ingest`."""
-RULES = ("knn", "voronoi", "decoder", "input_knn")
-"""Ways to predict the class of a cell; only `cross_validate` uses the last, which needs no map."""
+LARGEST = "largest_class"
+"""Rule that predicts the largest class of the training cells."""
+NO_BETTER = "no_better_than_largest_class"
+"""Whether the predictions may be no better than those of this rule."""
 CALIBRATION_ERRORS = (
     *("calibration_error", "uncalibrated_error"),
     *("calibration_error_low", "calibration_error_high"),
@@ -100,7 +103,7 @@ class StoredMap(Stored):
     history: pd.DataFrame | None = None
     """One row per epoch; None after `tl.ingest`."""
     quality: Mapping[str, Any] | None = None
-    """``train`` and ``test``, see `errors`, and ``per_class``; None after `tl.ingest`."""
+    """Errors of each split, see `errors`, and ``per_class``; None after `tl.ingest`."""
     model: Mapping[str, Any] | None = None
     """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
 
@@ -138,19 +141,19 @@ class StoredMap(Stored):
         return self.model is None or "placement_targets" not in self.model.get("arrays", {})
 
     def errors(self, split: str) -> Mapping[str, Any]:
-        """Errors of the ``"train"`` or ``"test"`` cells and their number ``n``; NaN if unknown."""
-        counted = (self.quality or {}).get(split, {"n": 0, "at_chance": False})
+        """Errors of the cells of a split and their number ``n``; NaN if unknown."""
+        counted = (self.quality or {}).get(split, {"n": 0, NO_BETTER: False})
         return defaultdict(lambda: np.nan, counted)
 
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """The errors with shuffled labels."""
+    """The mean log probability of the own class out of fold, with shuffled labels."""
 
     observed: float
-    """Error with the real labels."""
-    errors: NDArray[np.float64]
-    """(n_permutations,) errors with shuffled labels."""
+    """Its value with the real labels."""
+    shuffled: NDArray[np.float64]
+    """(n_permutations,) values with shuffled labels."""
     p_value: float
 
 
@@ -161,9 +164,13 @@ class StoredCrossValidation(Stored):
     confusion: NDArray[np.int64]
     """(M, M) numbers of cells by their own class and the predicted class."""
     quality: Mapping[str, Any]
-    """Number of cells ``n``; errors and their standard deviation over the folds, ``…_sd``."""
+    """Number of judged cells ``n`` and of others ``n_unjudged``; errors, the ends of their 95 %
+    intervals ``…_low`` and ``…_high``, and their standard deviation over the folds ``…_sd``."""
     per_class: pd.DataFrame
     """(M, …) ``n``, ``knn_error`` and so on for each class."""
+    typical: NDArray[np.floating]
+    """(M, M) medians of the probabilities of each class, for the cells of the row's class that are
+    predicted to be of this class."""
     errors: pd.DataFrame | None = None
     """One row per fold."""
     warnings: tuple[str, ...] = ()
@@ -189,6 +196,7 @@ class StoredCrossValidation(Stored):
                 stored["params"],
                 classes[order],
                 confusion=confusion[np.ix_(order, order)],
+                typical=np.asarray(stored["typical"])[np.ix_(order, order)],
                 quality=stored["quality"],
                 per_class=stored["per_class"].iloc[order].reset_index(drop=True),
                 errors=stored["errors"],
@@ -249,9 +257,9 @@ class Result:
     codes: NDArray[np.intp]
     """(n_obs,) index into `classes`; −1 for unlabeled cells."""
     predicted: NDArray[np.intp]
-    """(n_obs,) index into `classes` of the predicted class; −1 for cells left out."""
+    """(n_obs,) index into `classes` of the predicted class; −1 for cells left out or not judged."""
     split: pd.Series
-    """``"train"``, ``"test"`` or ``"unlabeled"`` for every cell; after `ingest` ``"query"``."""
+    """One of `SPLITS` for every cell; after `ingest` ``"query"``."""
     categories: pd.Index
     """Categories of the label column, to which the colours in ``uns`` belong."""
 
@@ -271,12 +279,31 @@ class Result:
         return bool((self.split == QUERY).any())
 
     def found_in(self, regions: Regions) -> NDArray[np.intp]:
-        """(n_obs,) index of the class in whose region each cell lies; −1 for cells left out.
+        """(n_obs,) index of the class in whose region each cell lies; −1 if it was not judged.
 
-        For ``"decoder"``, it is the predicted class.
+        For ``"decoder"``, it is the predicted class; an InputError is raised without a decoder.
         """
-        check_choice("regions", regions, Regions)
+        self.check_regions(regions)
         return self.predicted if regions == "decoder" else self._nearest
+
+    def check_regions(self, regions: Regions | None) -> None:
+        """Raise an InputError if the map has no such regions."""
+        if regions is not None:
+            check_choice("regions", regions, Regions)
+        if regions == "decoder" and not self.stored.has_decoder:
+            text = "this map has no decoder: its regions are the Voronoi cells"
+            raise InputError(f'{text}; pass regions="voronoi"', "regions")
+
+    @property
+    def decided_by(self) -> Regions:
+        """Kind of the regions whose class is the predicted one."""
+        return "decoder" if self.stored.has_decoder else "voronoi"
+
+    @property
+    def unjudged(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of cells with a place but without a prediction."""
+        is_train = (self.split == TRAIN).to_numpy()
+        return np.asarray(self.embedded & (self.predicted < 0) & is_train)
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
         """(n_obs,) mask of the labeled cells that lie in another class's region."""
@@ -285,7 +312,7 @@ class Result:
 
     @cached_property
     def _nearest(self) -> NDArray[np.intp]:
-        placed, found = self.embedded, np.full(len(self.codes), -1, dtype=np.intp)
+        placed, found = self.embedded & ~self.unjudged, np.full(len(self.codes), -1, np.intp)
         found[placed] = nearest_center(self.embedding[placed], self.centers, self.codes[placed])
         return found
 
@@ -312,7 +339,7 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     if label_key != obs_key(key, "label") and query.any():
         # If a table holds training cells and ingested cells, the latter have their predicted class.
         labels = labels.astype(object).where(~query, found)
-    labeled = split.isin([TRAIN, TEST, QUERY])
+    labeled = split.isin([TRAIN, TEST, UNUSED, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     known = (codes >= 0) | (query & (labels.isna() | (labels == UNASSIGNED)))
     check_classes(labels[labeled & ~known & (not changed)], label_key, "centroid_encoder")

@@ -12,12 +12,20 @@ from anndata import AnnData
 
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import listed
-from centroid_encoder.tl._result import CALIBRATION_ERRORS, StoredCrossValidation, fold_words
+from centroid_encoder.tl._result import (
+    CALIBRATION_ERRORS,
+    LARGEST,
+    NO_BETTER,
+    StoredCrossValidation,
+    fold_words,
+)
 
 MAX_CLASSES = 3
 POOR = 0.2
 """Classes with a larger error are named."""
 SIGNIFICANT = 0.05
+FEW_OFF = 0.05
+"""Classes whose confidence is off by more, beyond its interval, are named."""
 
 
 def summary(adata: AnnData, key: str) -> list[str]:
@@ -26,7 +34,15 @@ def summary(adata: AnnData, key: str) -> list[str]:
     sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
         held_out = mapped.errors("test")
-        sentences = [_held_out(held_out), *_confidences(held_out, "held-out")]
+        rule = "decoder" if mapped.has_decoder else "voronoi"
+        sentences = [_held_out(held_out, rule)]
+        if mapped.errors("train")["n_unjudged"] > 0:
+            words = unjudged_words(mapped.errors("train"))
+            sentences[0] += f" {words[0].upper()}{words[1:]}."
+        of_classes = mapped.quality["per_class"]
+        columns = {name: name.removeprefix("test_") for name in of_classes if "test_" in name}
+        of_test = of_classes.drop(columns=["n_predicted"]).rename(columns=columns)
+        sentences += _confidences(held_out, of_test, "held-out")
         missing = missing_classes(mapped.quality["per_class"], "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
         if validated and (text := differing_settings(mapped, validated.params, validated.model)):
@@ -42,13 +58,27 @@ def summary(adata: AnnData, key: str) -> list[str]:
 
 def permutation_words(test: _result.PermutationTest) -> str:
     """Return the p value as text, with a note if it is the smallest possible or not significant."""
-    n = len(test.errors)
+    n = len(test.shuffled)
     smallest = bool(np.isclose(test.p_value, 1 / (n + 1)))
     number = f"{n:,} permutation{'s' * (n > 1)}{', the smallest possible' * smallest}"
     text = f"p = {test.p_value:.2g} ({number})"
     if test.p_value <= SIGNIFICANT:
         return text
     return text + ("\ntoo few to tell" if smallest else "\nno better than chance")
+
+
+def unjudged_words(quality: Mapping[str, Any]) -> str:
+    """Describe the cells that were not judged: ``"45 cells of 1 class are not judged"``."""
+    n, n_classes = int(quality["n_unjudged"]), int(quality["n_unjudged_classes"])
+    text = f"{n:,} cells of {n_classes:,} classes are not judged"
+    text = text if n > 1 else text.replace("cells", "cell").replace(" are ", " is ")
+    return text if n_classes > 1 else text.replace("classes", "class")
+
+
+def range_words(quality: Mapping[str, Any], error: str) -> str:
+    """Return the 95 % interval of an error in per cent, ``"2.1 to 4.0 %"``, if it is known."""
+    ends = [100 * float(quality.get(f"{error}_{end}", np.nan)) for end in ("low", "high")]
+    return "{:.1f} to {:.1f} %".format(*ends) if np.isfinite(ends).all() else ""
 
 
 def interval_words(quality: Mapping[str, Any]) -> str:
@@ -82,7 +112,8 @@ def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
 
     `takes` is its start: ``"the map takes"`` or the like.
     """
-    missing = per_class["class"][per_class["n_predicted"] == 0]
+    n = per_class["n" if "n" in per_class else "n_train"]
+    missing = per_class["class"][(per_class["n_predicted"] == 0) & (n > 0)]
     if missing.empty:
         return []
     return [
@@ -90,51 +121,80 @@ def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
     ]
 
 
-def _held_out(quality: Mapping[str, Any]) -> str:
+def _held_out(quality: Mapping[str, Any], rule: str) -> str:
     if not quality["n"]:
         return "No cell was held out of the map: its picture alone proves nothing."
-    text = f"Held-out 5-NN error {_percent(quality['knn_error'])} (n = {quality['n']:,})"
-    chance = _percent(quality["chance_error"])
-    if quality["at_chance"]:
-        return f"{text}, no better than always naming the largest class ({chance})."
-    return f"{text}; always naming the largest class: {chance}."
+    return f"Held-out error {_error(quality, rule)}, n = {quality['n']:,}){_against(quality)}."
+
+
+def _error(quality: Mapping[str, Any], rule: str) -> str:
+    """Return an error with its interval, without the closing bracket."""
+    text, ends = _percent(quality[f"{rule}_error"]), range_words(quality, f"{rule}_error")
+    return f"{text} (95 % interval {ends}" if ends else f"{text} ("
+
+
+def _against(quality: Mapping[str, Any]) -> str:
+    largest = _percent(quality[f"{LARGEST}_error"])
+    if quality.get(NO_BETTER):
+        return f", no better than always naming the largest class ({largest})"
+    return f"; always naming the largest class: {largest}"
 
 
 def _cross_validated(validated: StoredCrossValidation) -> list[str]:
-    quality = validated.quality
-    spread, chance = quality["knn_error_sd"], _percent(quality["chance_error"])
-    error = f"{100 * quality['knn_error']:.1f}"
-    error += f" ± {100 * spread:.1f} %" if np.isfinite(spread) else " %"
+    quality, per_class = validated.quality, validated.per_class
+    rule = "decoder" if "decoder_error" in quality else "voronoi"
+    error, folds = f"{rule}_error", fold_words(validated)
+    spread = quality[f"{error}_sd"]
+    spread = f"; standard deviation of the folds {_percent(spread)}" if np.isfinite(spread) else ""
     sentences = [
-        f"Cross-validated 5-NN error {error} ({fold_words(validated)}, n = {quality['n']:,}).",
-        "In the full input space, without a map, it is "
-        f"{_percent(quality['input_knn_error'])}; always naming the largest class gives {chance}.",
-        f"With equal weight for every class: {_percent(quality['balanced_knn_error'])}.",
+        f"Cross-validated error {_error(quality, rule)}, {folds}, n = {quality['n']:,}{spread})"
+        f"{_against(quality)}.",
+        f"With equal weight for every class: {_percent(quality[f'balanced_{error}'])} "
+        f"(95 % interval {range_words(quality, f'balanced_{error}')}).",
+        f"With five neighbours in the map it is {_percent(quality['knn_error'])}, and with five "
+        f"neighbours by all features, without a map, {_percent(quality['input_knn_error'])}.",
     ]
-    poor = validated.per_class[validated.per_class["knn_error"] > POOR].sort_values(
-        "knn_error", ascending=False
-    )
+    if quality["n_unjudged"]:
+        words = unjudged_words(quality)
+        sentences[0] += f" {words[0].upper()}{words[1:]}: no other training cell has their class."
+    poor = per_class[per_class[error] > POOR].sort_values(error, ascending=False)
     if len(poor):
         names = ", ".join(
-            f"{row['class']} ({100 * row['knn_error']:.0f} % of {row['n']:,} cells wrong)"
+            f"{row['class']} ({100 * row[error]:.0f} % of {row['n']:,} cells wrong, 95 % interval "
+            f"{100 * row[f'{error}_low']:.0f} to {100 * row[f'{error}_high']:.0f} %)"
             for row in poor[:MAX_CLASSES].to_dict("records")
         )
         more = f" and {len(poor) - MAX_CLASSES} more" if len(poor) > MAX_CLASSES else ""
         sentences.append(f"Least reliable: {names}{more}.")
     if validated.permutation is not None:
         words = permutation_words(validated.permutation).replace("\n", ", ")
-        sentences.append(f"Against shuffled labels: {words}.")
-    return sentences + _confidences(quality, "out-of-fold")
+        sentences.append(f"Probability of the own class against shuffled labels: {words}.")
+    return sentences + _confidences(quality, per_class, "out-of-fold")
 
 
-def _confidences(quality: Mapping[str, Any], cells: str) -> list[str]:
+def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str) -> list[str]:
     error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
     interval = interval_words(quality)
     text = f"Confidences of {cells} cells are off by {error:.1f} points on average"
     text += f", 95 % interval {interval}" if interval else ""
-    return [f"{text} ({before:.1f} before calibration)."]
+    sentences = [f"{text} ({before:.1f} before calibration)."]
+    if "right_low" not in per_class:
+        return sentences
+    below = per_class["right_low"] - per_class["confidence"]
+    beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
+    off = (per_class["confidence"] - per_class["right"]).abs()
+    worst = per_class[(beyond > 0) & (off > FEW_OFF)]
+    if len(worst):
+        row = worst.loc[off[worst.index].idxmax()]
+        sentences.append(
+            f"They are worst for the {int(row['n_predicted']):,} cells predicted to be "
+            f"{row['class']}: {100 * row['confidence']:.0f} % on average, and "
+            f"{100 * row['right']:.0f} % right (95 % interval {100 * row['right_low']:.0f} to "
+            f"{100 * row['right_high']:.0f} %)."
+        )
+    return sentences
 
 
 def _percent(share: float) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._result import StoredCrossValidation, fold_words
-from centroid_encoder.tl._summary import permutation_words
+from centroid_encoder.tl._result import LARGEST, StoredCrossValidation, fold_words
+from centroid_encoder.tl._summary import permutation_words, range_words, unjudged_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import by_image
@@ -68,23 +68,25 @@ def _sentences(
             f"{name} on images that the networks have seen: {_error(check, rule)}; on images that "
             f"they have not seen: {_error(of_images, rule)}. Quote the second for new images."
         )
-    text = f"Error of always predicting the largest class: {_percent(quality['chance_error'])}"
+    if quality["n_unjudged"]:
+        yield sentence(unjudged_words(quality))
+    text = f"Error of always predicting the largest class: {_percent(quality[f'{LARGEST}_error'])}"
     if np.isfinite(quality["input_knn_error"]):
         text += f"; 5-NN with all features: {_percent(quality['input_knn_error'])}"
     yield f"{text}."
     if check.permutation is not None:
-        words = permutation_words(check.permutation)
-        yield f"Against shuffled labels {words}.".replace("\n", ", ")
+        words = permutation_words(check.permutation).replace("\n", ", ")
+        yield f"Probability of the own class against shuffled labels: {words}."
 
 
 def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
-    """Return the error by a rule with its spread and the number of folds; see `Session.rule`."""
-    error, spread = (check.quality[f"{rule[0]}_error{end}"] for end in ("", "_sd"))
-    shown = _percent(error, spread if np.isfinite(spread) else None)
-    return f"{shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
+    """Return the error by a rule with its interval and the number of folds; see `Session.rule`."""
+    error = f"{rule[0]}_error"
+    ends = f"95 % interval {range_words(check.quality, error)}".replace(" ", "\u00a0")
+    n = f"n\u00a0=\u00a0{int(check.quality['n']):,}"
+    return f"{_percent(check.quality[error])} ({ends}, {fold_words(check)}, {n})"
 
 
-def _percent(share: float, spread: float | None = None) -> str:
-    text = f"{100 * share:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}")
-    # No-break spaces keep the number and its sign on one line.
-    return f"{text} %".replace(" ", "\u00a0")
+def _percent(share: float) -> str:
+    # A no-break space keeps the number and its sign on one line.
+    return f"{100 * share:.1f}\u00a0%"

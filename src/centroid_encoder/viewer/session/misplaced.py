@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import pandas as pd
 
 from centroid_encoder import tl
+from centroid_encoder.errors import CentroidEncoderWarning
 from centroid_encoder.viewer.session.session import Session
 
-UNLIKELY = 0.05
-"""A cell is listed if the out-of-fold probability of its own label is not larger."""
 NOTHING = (
     "Train a map or check the labels first. Cells that may be mislabelled are then listed here."
 )
@@ -38,7 +38,10 @@ REGIONS = Source(
         "cell": CELL,
         "label": LABEL,
         "region": ("lies in", "Class in whose region the cell lies"),
-        "split": ("split", "train: the cell shaped the map; test: it was held out"),
+        "split": (
+            "split",
+            "train: the cell shaped the map; test: it was held out; unused: neither",
+        ),
         "depth": (
             "depth",
             "0 on the border to the region of its own class, 1 at the center of the other class",
@@ -84,11 +87,15 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
     elif adata is not None and source is OUT_OF_FOLD and check is not None:
         label_key = check.label_key
-        cells = tl.mislabeled(adata, key=session.key, max_own=UNLIKELY)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CentroidEncoderWarning)
+            cells = tl.mislabeled(adata, key=session.key)
         summary = (
-            f"For {len(cells):,} of {int(check.quality['n']):,} cells, networks that have not seen "
-            f"the cell give its label a probability of {100 * UNLIKELY:.0f} % or less."
+            f"For {len(cells):,} of {int(check.quality['n']):,} cells, the label looks wrong to "
+            "networks that have not seen the cell."
         )
+        for text in (str(warning.message) for warning in caught):
+            summary += f" {text[0].upper()}{text[1:]}."
     else:
         is_query = result is not None and result.is_query
         return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))

@@ -130,9 +130,7 @@ class Session(Events):
     @property
     def misplaced_by(self) -> Regions:
         """Kind of regions that decides which cells are misplaced."""
-        if self.result is not None and not self.result.stored.has_decoder:
-            return "voronoi"
-        return self.regions or "decoder"
+        return self.regions or ("voronoi" if self.result is None else self.result.decided_by)
 
     @property
     def rule(self) -> tuple[str, str]:

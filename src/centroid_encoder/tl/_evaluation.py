@@ -1,0 +1,134 @@
+"""Errors of cells, computed in the same way for a hold-out and for the folds of a check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.core.calibration import (
+    calibration_error_interval,
+    expected_calibration_error,
+)
+from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.quality import (
+    error_intervals,
+    knn_predict,
+    nearest_center,
+    wilson_interval,
+)
+from centroid_encoder.tl._result import CALIBRATION_ERRORS, LARGEST
+
+Codes = NDArray[np.intp]
+Floats = NDArray[np.floating]
+FEW = 20
+"""Shares of fewer predictions are marked as rough."""
+
+
+def judged(fit: Fit, index: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the (n, m) places of some rows, and their (n, K) distances to the classes."""
+    none = (np.empty((0, n), np.float32) for n in (fit.map.n_components, len(fit.known)))
+    places, distances = map(np.concatenate, zip(none, *fit.judge(index), strict=True))
+    return places, distances
+
+
+def errors_by_rule(
+    fit: Fit,
+    codes: Codes,
+    rows: Codes,
+    places: Floats,
+    predicted: Codes,
+    reference: tuple[Codes, Floats],
+) -> pd.DataFrame:
+    """Return whether each rule errs for some rows; the rows are the index.
+
+    The rules are ``"knn"``, ``"voronoi"``, `LARGEST` and, if the map has a decoder, ``"decoder"``;
+    without a decoder, the class of a cell is that of its Voronoi cell.
+
+    Parameters
+    ----------
+    fit
+        The training.
+    codes
+        Classes of all rows.
+    rows, places, predicted
+        (n,) rows, their (n, m) places and their (n,) predicted classes.
+    reference
+        Rows and places of the training cells. If they are `rows`, none is its own neighbour.
+    """
+    train, train_places = reference
+    points = None if train is rows else places
+    found = {"knn": knn_predict(train_places, codes[train], points), "voronoi": predicted}
+    if fit.map.placer is None:
+        nearest = fit.known[nearest_center(places, fit.map.centers)]
+        found |= {"voronoi": nearest, "decoder": predicted}
+    found[LARGEST] = np.full(len(rows), np.bincount(codes[train]).argmax())
+    return pd.DataFrame({rule: of_rule != codes[rows] for rule, of_rule in found.items()}, rows)
+
+
+def evaluate(
+    wrong: pd.DataFrame, codes: Codes, n_classes: int, units: Codes | None = None
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Return the errors of all cells, and the (n_classes, …) errors of each class.
+
+    Errors are pooled: each cell counts the same, whatever its fold or group is. Balanced errors are
+    means over the classes that have cells. Intervals are those of 95 %: of errors by a bootstrap of
+    cells or of `units`, and of the errors of a class by Wilson.
+
+    Parameters
+    ----------
+    wrong
+        How often each rule errs for each of n cells, in [0, 1]; NaN where it was not applied.
+    codes
+        (n,) classes of these cells.
+    n_classes
+        Number of classes.
+    units
+        (n,) groups of these cells, which the bootstrap draws as a whole.
+    """
+    quality: dict[str, Any] = {"n": len(wrong)}
+    per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
+    for rule in wrong:
+        applied = wrong[rule].notna().to_numpy()
+        errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
+        counts = np.bincount(own, minlength=n_classes).astype(float)
+        n_wrong = np.bincount(own, errs, n_classes)
+        counts[counts == 0] = np.nan
+        of_class, error = n_wrong / counts, f"{rule}_error"
+        quality[error] = float(errs.mean()) if len(errs) else np.nan
+        if rule == LARGEST:
+            continue
+        present = of_class[~np.isnan(of_class)]
+        quality[f"balanced_{error}"] = float(present.mean()) if len(present) else np.nan
+        of_units = None if units is None else units[applied]
+        intervals = error_intervals(errs, own, n_classes, of_units)
+        for name, ends in zip((error, f"balanced_{error}"), intervals, strict=True):
+            quality[f"{name}_low"], quality[f"{name}_high"] = ends
+        per_class[error] = of_class
+        per_class[f"{error}_low"], per_class[f"{error}_high"] = wilson_interval(n_wrong, counts)
+    return quality, per_class
+
+
+def evaluate_confidence(
+    predicted: Codes, confidence: Floats, before: Floats, right: NDArray[np.bool_], n_classes: int
+) -> tuple[dict[str, float], pd.DataFrame]:
+    """Return the `CALIBRATION_ERRORS`, and the calibration of each of (n_classes,) predictions.
+
+    For the cells that are predicted to be of a class, the table has their number, their mean
+    ``confidence`` and the share of ``right`` predictions with its Wilson interval; `rough` marks
+    shares of fewer than 20 cells. The (n,) confidences are those after and `before` calibration.
+    """
+    errors = [expected_calibration_error(values, right) for values in (confidence, before)]
+    ends = calibration_error_interval(confidence, right)
+    counts = np.bincount(predicted, minlength=n_classes)
+    n_right, some = np.bincount(predicted, right, n_classes), np.where(counts, counts, np.nan)
+    table: dict[str, NDArray[Any]] = {
+        "n_predicted": counts,
+        "confidence": np.bincount(predicted, confidence, n_classes) / some,
+        "right": n_right / some,
+    }
+    table["right_low"], table["right_high"] = wilson_interval(n_right, some)
+    table["rough"] = counts < FEW
+    return dict(zip(CALIBRATION_ERRORS, [*errors, *ends], strict=True)), pd.DataFrame(table)
