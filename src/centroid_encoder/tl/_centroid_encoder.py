@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import at_chance, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
@@ -144,7 +145,8 @@ def centroid_encoder(
             ``test_size=0`` and a single network, it is not calibrated and too high.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
             How different the cell is from all training cells: the share of the training cells that
-            differ less from the other training cells. NaN with fewer than ten training cells.
+            differ less from the other training cells, or with `group_key`, from those of other
+            donors. NaN with fewer than ten training cells.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
             centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
@@ -280,6 +282,9 @@ class Training(_run.Job):
             group, share = crowded
             name = f"{cells.params['group_key']} {str(cells.group_names[group])!r}"
             self.notices.append(crowded_text(name, share))
+        n_groups = ROUGH if cells.groups is None else len(np.unique(cells.groups[self.train]))
+        if n_groups < ROUGH:
+            self.notices.append(_rough_text(cells.params["group_key"], n_groups))
         decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
         order = np.argsort(np.concatenate([held_out, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
@@ -351,3 +356,11 @@ class Training(_run.Job):
         quality["per_class"] = pd.DataFrame(per_class)
         self.notices += map(str, missing_classes(quality["per_class"], "the map takes"))
         return quality
+
+
+def _rough_text(group_key: str, n: int) -> str:
+    """Return the text of a notice that few groups have training cells."""
+    return (
+        f"the training cells have {n} different values in obs[{group_key!r}]: with fewer than "
+        f"{ROUGH}, the novelty of cells with another value is rough"
+    )
