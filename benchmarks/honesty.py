@@ -429,7 +429,7 @@ def thresholds() -> None:
             n_new = min(len(new), int(doubts.MAX_UNKNOWN * len(familiar)))
             query = adata[np.append(familiar, rng.choice(new, n_new, replace=False))].copy()
             # The test cells of a donor would leave one donor to train on.
-            options = {"group_key": "donor", "test_size": 0} if is_donor else {}
+            options: dict[str, Any] = {"group_key": "donor", "test_size": 0} if is_donor else {}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ce.tl.centroid_encoder(known, "kind", missing="mean", progress=False, **options)
@@ -438,7 +438,7 @@ def thresholds() -> None:
             right = query.obs["ce_label"].astype(str) == query.obs["kind"].astype(str)
             is_new = query.obs["kind"] == kind
             row: dict[str, Any] = {
-                "query": f"{name}, without {kind}",
+                "query": f"{name}, without {kind or 'nothing'}",
                 "shifted": shifted,
                 "n_unknown": n_new,
             }
@@ -461,7 +461,7 @@ def thresholds() -> None:
         np.where(table["shifted"], "warned", "not warned"),
     )
     for title, part in table.groupby("set"):
-        numbers = part.drop(columns=["query", "shifted", "set"])
+        numbers = part.drop(columns=["query", "shifted", "set"]).dropna(axis=1)
         print(f"\n{title}: {len(part)} queries")
         print(numbers.agg(["median", "min", "max"]).T.round(3).to_string())
 

@@ -142,10 +142,10 @@ def ingest(
     other cells, their order or the chunks. A gene that the query lacks counts as the mean of the
     training cells, also for novelty.
 
-    In 20 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 13 %)
-    of the cells of known classes, and 60 % (4 to 100 %) of those of an unknown class
+    In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
+    of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class
     (``python -m benchmarks.honesty thresholds``). By default there is no threshold: without cells
-    of unknown classes it loses cells, and the other labels are hardly better.
+    of unknown classes, it loses cells, and the other labels do not get better.
 
     Examples
     --------
