@@ -8,8 +8,11 @@
     python -m benchmarks.honesty throughput     # time and memory to ingest a million cells on disk
     python -m benchmarks.honesty noise          # errors with placement="voronoi" on random data
     python -m benchmarks.honesty donors         # errors with random donors of unequal sizes
+    python -m benchmarks.honesty thresholds     # what thresholds of novelty flag, in 32 queries
+    python -m benchmarks.honesty new_donors     # novelty of simulated donors
 
-A command may name several parts. All parts except `throughput` and `noise` need the data folder.
+A command may name several parts. All parts except `throughput`, `noise` and `new_donors`
+need the data folder.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_sco
 from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestNeighbors
 
 import centroid_encoder as ce
-from benchmarks import datasets
+from benchmarks import datasets, doubts
 from benchmarks.cell_sets import pbmc68k
 from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import peak_memory, run_named
@@ -389,6 +392,132 @@ def donors() -> None:
         )
 
 
+UNKNOWN = {
+    "pbmc3k": ("T_CD4", "Mono", "DC"),
+    "paul15": ("Monocytes", "GMP", "Neutrophils", "Multipotent progenitors"),
+    "pbmc68k": ("CD14+ Monocyte", "CD19+ B", "CD8+ Cytotoxic T", "CD56+ NK"),
+    "vectra": ("CK+", "CD68+", "CD8+", "FoxP3+"),
+    "scimap": ("ASMA+ cells", "Non-immune cells", "M2 Macrophages", "NK cells", "CD8 T cells"),
+    "3pv1": ("T_CD8", "T_CD4", "DC", ""),
+    "3pv2": ("T_CD8", "T_CD4", "DC", ""),
+    "5p": ("T_CD8", "T_CD4", "DC", ""),
+}
+"""Data sets, or technologies (donors) that are the query, and classes that the map lacks."""
+
+
+def thresholds() -> None:
+    """Print what thresholds of novelty and confidence flag, in queries that chose none of them.
+
+    In each query, the map lacks one class. The query is 30 % of the other cells, or a donor, and
+    at most a quarter as many cells of this class.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, unknown in UNKNOWN.items():
+        for kind in unknown:
+            rng = np.random.default_rng(0)
+            adata = _labelled(name, rng)
+            codes = np.unique(adata.obs["kind"], return_inverse=True)[1]
+            is_query = stratified_holdout(codes, 0.3, 0)
+            if is_donor := "donor" in adata.obs:
+                is_query = (adata.obs["donor"] == name).to_numpy()
+            unlike = (adata.obs["kind"] == kind).to_numpy()
+            known = adata[~is_query & ~unlike].copy()
+            new = np.flatnonzero(unlike & is_query if is_donor else unlike)
+            familiar = np.flatnonzero(
+                is_query & ~unlike & adata.obs["kind"].isin(known.obs["kind"])
+            )
+            n_new = min(len(new), int(doubts.MAX_UNKNOWN * len(familiar)))
+            query = adata[np.append(familiar, rng.choice(new, n_new, replace=False))].copy()
+            # The test cells of a donor would leave one donor to train on.
+            options: dict[str, Any] = {"group_key": "donor", "test_size": 0} if is_donor else {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ce.tl.centroid_encoder(known, "kind", missing="mean", progress=False, **options)
+                shifted = doubts.ingested(query, known)
+            novelty, confidence = query.obs["ce_novelty"], query.obs["ce_confidence"]
+            right = query.obs["ce_label"].astype(str) == query.obs["kind"].astype(str)
+            is_new = query.obs["kind"] == kind
+            row: dict[str, Any] = {
+                "query": f"{name}, without {kind or 'nothing'}",
+                "shifted": shifted,
+                "n_unknown": n_new,
+            }
+            for limit in doubts.LEVELS:
+                row[f"known > {limit}"] = (novelty > limit)[~is_new].mean()
+                row[f"unknown > {limit}"] = (novelty > limit)[is_new].mean() if n_new else np.nan
+            row["right"] = right.mean()
+            for limit in (0.5, *doubts.LEVELS[1:]):
+                kept = confidence >= 0.5 if limit == 0.5 else novelty <= limit
+                row[f"right | {limit}"], row[f"lost | {limit}"] = (
+                    right[kept].mean(),
+                    1 - kept[right].mean(),
+                )
+            print(pd.DataFrame([row]).round(3).to_json(orient="records"), flush=True)
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    table["set"] = np.where(
+        table["n_unknown"] == 0,
+        "known cells only",
+        np.where(table["shifted"], "warned", "not warned"),
+    )
+    for title, part in table.groupby("set"):
+        numbers = part.drop(columns=["query", "shifted", "set"]).dropna(axis=1)
+        print(f"\n{title}: {len(part)} queries")
+        print(numbers.agg(["median", "min", "max"]).T.round(3).to_string())
+
+
+def _labelled(name: str, rng: np.random.Generator) -> AnnData:
+    """Return a data set with classes in obs["kind"]; those of fewer than 20 cells are left out."""
+    if name in ("3pv1", "3pv2", "5p"):
+        adata = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")
+        adata.obs["kind"] = adata.obs["cell_type"].astype(str)
+    elif name in ("pbmc3k", "paul15"):
+        adata = doubts.table(doubts.read(name), "as it is", rng)
+    elif name == "pbmc68k":
+        adata = pbmc68k()
+        adata = AnnData(adata.raw.X, adata.obs[["bulk_labels"]], adata.raw.var)
+        adata.obs["kind"] = adata.obs["bulk_labels"]
+    else:
+        path = {"vectra": "vectra_6plex/cells.h5ad", "scimap": "scimap_example/example_data.h5ad"}
+        adata = datasets.read_h5ad(path[name])
+        adata.obs["kind"] = adata.obs["phenotype"]
+    kinds = adata.obs["kind"].astype(str)
+    adata.obs["kind"] = pd.Categorical(kinds)
+    return adata[(kinds.map(kinds.value_counts()) >= 20).to_numpy()].copy()
+
+
+def new_donors() -> None:
+    """Print which share of the cells of new donors has a novelty above 0.95.
+
+    Donors differ by 0.8 standard deviations in each of 40 features, and the five classes by 1.5.
+    """
+    for n in (2, 3, 4, 5, 8, 16):
+        found = np.array([_novel_donors(n, 3000 + seed) for seed in range(20)]).T
+        for i, kind in enumerate(("known", "unknown")):
+            for j, name in enumerate(("without groups", "with groups")):
+                values = found[i, j]
+                ends = f"{values.min():.3f} to {values.max():.3f}"
+                print(f"{n} donors, {kind}, {name}: {spread(values)} ({ends})", flush=True)
+
+
+def _novel_donors(n: int, seed: int) -> list[list[float]]:
+    """Shares of known and of unknown cells above 0.95, without and with groups."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(scale=1.5, size=(6, 40))
+    donors = rng.normal(scale=0.8, size=(n + 8, 40))
+    groups, new = np.repeat(np.arange(n), 120), np.repeat(np.arange(n, n + 8), 120)
+    y, kinds = rng.integers(5, size=len(groups)), rng.integers(5, size=len(new))
+    X = means[y] + donors[groups] + rng.normal(size=(len(y), 40))
+    noise = donors[new] + rng.normal(size=(len(new), 40))
+    model = ce.CentroidEncoder(max_epochs=1, random_state=0).fit(X, y)
+    found = []
+    for given in (None, groups):
+        model.fit_novelty(X, y, groups=given)
+        queries = means[kinds] + noise, means[5] + noise
+        found.append([float((model.novelty(query) > 0.95).mean()) for query in queries])
+    return found
+
+
 def spread(values: NDArray[np.floating]) -> str:
     """Return mean and standard deviation as text."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
@@ -396,5 +525,15 @@ def spread(values: NDArray[np.floating]) -> str:
 
 if __name__ == "__main__":
     run_named(
-        __doc__, transfer, novelty, calibration, permutation, mislabels, throughput, noise, donors
+        __doc__,
+        transfer,
+        novelty,
+        calibration,
+        permutation,
+        mislabels,
+        throughput,
+        noise,
+        donors,
+        thresholds,
+        new_donors,
     )

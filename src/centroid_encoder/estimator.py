@@ -332,11 +332,10 @@ class CentroidEncoder(
     ) -> Fit:
         check_consistent_length(X, y, groups)
         classes, codes = checks.classes_of(y)
-        names, of_samples = [], None
+        names: Any = []
+        of_samples = None
         if groups is not None:
-            of_samples, names = pd.factorize(column_or_1d(groups))
-            if (of_samples < 0).any():
-                raise ValueError(f"groups has {(of_samples < 0).sum()} missing values")
+            of_samples, names = _group_codes(groups)
             for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
                 if getattr(self, name) == value:
                     text = f"groups has no effect with {name}={value!r}: one network is trained on "
@@ -507,7 +506,9 @@ class CentroidEncoder(
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
         return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
-    def fit_novelty(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+    def fit_novelty(
+        self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> Self:
         """Learn the distribution of the training samples, for `novelty`.
 
         `fit` does not call it, because it can take as long as the training.
@@ -516,19 +517,27 @@ class CentroidEncoder(
         ----------
         X, y
             Training samples and labels. About 2,000 samples are used and become part of the map.
+        groups
+            Group of each sample, such as its donor. The novelty of a sample of a new group is then
+            its rank among samples of groups that were left out. Without `groups`, most samples of a
+            new group are novel if groups differ. With fewer than five groups, novelty is rough.
 
         Raises
         ------
         ValueError
-            If there are fewer than ten samples, or if classes are missing or unknown.
+            If there are fewer than ten samples, if classes are missing or unknown, or if `groups`
+            has missing values.
         """
+        check_consistent_length(X, y, groups)
+        of_samples = None if groups is None else _group_codes(groups)[0]
         X, codes = self._labeled(X, y)
         if len(codes) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map; pass the labels of the training")
         standardizer = self.fitted_map.standardizer
-        self.fitted_map.novelty, *_ = Novelty.fit(X, np.arange(len(codes)), codes, standardizer)
+        rows = np.arange(len(codes))
+        self.fitted_map.novelty, *_ = Novelty.fit(X, rows, codes, standardizer, of_samples)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -542,7 +551,8 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), float32
             Share of the training samples with a smaller score, where each training sample is
-            scored by the others. One in twenty samples like them has more than 0.95.
+            scored by the others, or by those of other groups. One in twenty samples like them has
+            more than 0.95.
 
         Raises
         ------
@@ -673,6 +683,13 @@ class CentroidEncoder(
         if (n := self._n_features_out) != Z.shape[1]:
             raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n}")
         return Z
+
+
+def _group_codes(groups: ArrayLike) -> tuple[Codes, Any]:
+    codes, names = pd.factorize(column_or_1d(groups))
+    if (codes < 0).any():
+        raise ValueError(f"groups has {(codes < 0).sum()} missing values")
+    return codes, names
 
 
 def crowded_text(group: str, share: float) -> str:

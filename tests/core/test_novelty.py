@@ -51,6 +51,82 @@ def test_an_unknown_class_is_novel() -> None:
     assert roc_auc_score(np.repeat([0, 1], 400), np.concatenate([known, unknown])) > 0.97
 
 
+def of_donors(
+    seed: int, sizes: tuple[int, ...], classes: range = range(4), first: int = 0
+) -> tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]:
+    """Samples of some of 24 donors, whose means differ in all features."""
+    rng = np.random.default_rng(seed)
+    means, donors = 1.5 * rng.normal(size=(5, 40)), 0.8 * rng.normal(size=(24, 40))
+    groups = np.repeat(np.arange(first, first + len(sizes)), sizes)
+    codes = rng.integers(len(classes), size=len(groups))
+    X = means[list(classes)][codes] + donors[groups] + rng.normal(size=(len(groups), 40))
+    return X.astype(np.float32), codes, groups
+
+
+def fitted_by_groups(
+    X: NDArray[np.float32], codes: NDArray[np.intp], groups: NDArray[np.intp] | None
+) -> tuple[Novelty, Standardizer, NDArray[np.float64]]:
+    index = np.arange(len(X))
+    standardizer = fit_standardizer(X, index, codes, "feature", 10.0, None)[0]
+    model, _, scores = Novelty.fit(X, index, codes, standardizer, groups)
+    return model, standardizer, scores
+
+
+@pytest.mark.parametrize("sizes", [(120,) * 8, (300,) * 8, (960,) + (30,) * 7])
+def test_known_cells_of_new_donors_are_not_novel(sizes: tuple[int, ...]) -> None:
+    found = []
+    for seed in range(8):
+        X, codes, groups = of_donors(seed, sizes)
+        model, standardizer, scores = fitted_by_groups(X, codes, groups)
+        trained = [(model.ranks(scores)[groups == i] > 0.95).mean() for i in range(8)]
+        known = of_donors(seed, (60,) * 16, first=8)[0]
+        unknown = of_donors(seed, (10,) * 16, range(4, 5), first=8)[0]
+        new = [(model.quantiles(x, standardizer) > 0.95).mean() for x in (known, unknown)]
+        found.append([np.mean(trained), *new])
+    # All groups count equally.
+    assert np.mean(found, axis=0)[0] == pytest.approx(0.05, abs=0.01)
+    assert 0.03 < np.mean(found, axis=0)[1] < 0.08
+    assert np.mean(found, axis=0)[2] > 0.85
+
+
+def test_a_class_of_one_donor_does_not_hide_unknown_classes() -> None:
+    found = []
+    for seed in range(8):
+        X, codes, groups = of_donors(seed, (120,) * 8)
+        is_of_donor = (codes > 0) | (groups == 3)
+        model, standardizer, _ = fitted_by_groups(
+            X[is_of_donor], codes[is_of_donor], groups[is_of_donor]
+        )
+        unknown = of_donors(seed, (10,) * 16, range(4, 5), first=8)[0]
+        found.append((model.quantiles(unknown, standardizer) > 0.95).mean())
+    assert np.mean(found) > 0.85
+
+
+def test_one_group_changes_nothing() -> None:
+    X, codes = drawn(2500, range(4), 0)
+    found = [fitted_by_groups(X, codes, groups)[0].known for groups in (None, np.full(2500, 7))]
+    assert_array_equal(*found)
+
+
+def test_the_samples_of_every_group_are_in_the_reference() -> None:
+    groups = np.repeat(np.arange(5), [9000, 300, 300, 300, 100])
+    chosen = representatives(np.arange(10_000) % 2, 2000, 20, np.random.default_rng(0), groups)
+    counts = np.bincount(groups[chosen])
+    assert len(chosen) == 2000
+    assert (counts[1:4] > 250).all()
+    assert counts[4] > 80
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sizes", [(10, 1), (1,) * 12, (6, 6), (300, 2)])
+def test_tiny_groups_have_a_novelty(sizes: tuple[int, ...]) -> None:
+    X, codes = drawn(sum(sizes), range(2), 0)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    model, standardizer, scores = fitted_by_groups(X, codes, groups)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(model.quantiles(X, standardizer)).all()
+
+
 def test_features_of_weight_zero_affect_novelty() -> None:
     X, codes = drawn(800, range(2), 0)
     standardizer = fit_standardizer(X, np.arange(800), codes, "supervised", 10.0, 5)[0]

@@ -280,7 +280,8 @@ def fit(
     _complete(done, weights)
     chosen = done.trained
     if novelty and len(chosen) >= LEAST:
-        fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer)
+        own = None if groups is None else groups[chosen]
+        fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer, own)
         done.scored = chosen, scores
     return done
 

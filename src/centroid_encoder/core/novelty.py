@@ -5,8 +5,10 @@ Novelty complements confidence, which can be as high for a cell of an unknown ty
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -17,9 +19,10 @@ from scipy import sparse
 from centroid_encoder.core.features import Standardizer, principal_axes
 from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.splits import representatives
+from centroid_encoder.core.splits import cross_validation_folds, representatives
 
 LEAST = 10  # smallest number of samples from which novelty is learned
+ROUGH = 5  # with fewer groups, the novelty of new groups is rough
 N_REFERENCE = 2_000  # number of training samples that are stored, about
 N_OF_CLASS = 20  # smallest number of samples of each class, if it has as many and classes are few
 N_AXES = 20
@@ -56,35 +59,54 @@ class Novelty:
 
     @classmethod
     def fit(
-        cls, X: Matrix | Lazy, index: Codes, codes: Codes, standardizer: Standardizer
+        cls,
+        X: Matrix | Lazy,
+        index: Codes,
+        codes: Codes,
+        standardizer: Standardizer,
+        groups: Codes | None = None,
     ) -> tuple[Self, Codes, Floats]:
         """Learn from about 2,000 of the (n_train,) rows `index` of (n_rows, d) data.
 
-        `codes` holds the (n_train,) classes of these rows. The weights of the standardizer are
-        ignored. Returns the novelty, the (n,) chosen rows, and their (n,) scores; the score of a
-        row is computed from the rows of the other folds.
+        `codes` and `groups` hold the (n_train,) classes and groups of these rows. The weights of
+        the standardizer are ignored. Returns the novelty, rows, and their scores: those of the
+        chosen rows or, with groups, of all rows. The score of a row is computed from the chosen
+        rows of the other folds. Folds do not split groups, and groups count equally: the novelty
+        of a cell of a new donor is its quantile among cells of donors that were left out.
         """
-        chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0))
-        rows, codes = index[chosen], codes[chosen]
+        if groups is not None and len(np.unique(groups)) == 1:
+            groups = None
+        chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0), groups)
+        scored = chosen if groups is None else np.arange(len(index))
+        folds = np.empty_like(codes)
+        folds[scored] = _folds(codes[scored], groups)
+        rows, fold, codes = index[chosen], folds[chosen], codes[chosen]
         z = np.concatenate([_z_scores(chunk, standardizer) for _, chunk in row_chunks(X, rows)])
         center = z.mean(axis=0)
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
-        order = np.lexsort((np.random.default_rng(0).random(len(codes)), codes))
-        logarithms = np.empty((len(z), 2))
-        for i in range(N_FOLDS):
-            # A fifth of the samples of each class is left out.
-            out = np.isin(np.arange(len(codes)), order[i::N_FOLDS])
-            mean = z[~out].mean(axis=0)
-            own = _axes(z[~out] - mean, axes.shape[1])
-            inside, points = product(z[~out] - mean, own), product(z[out] - mean, own)
-            logarithms[out] = Surroundings(inside, codes[~out])(points)
-        location = logarithms.mean(axis=0)
-        spread = np.maximum(logarithms.std(axis=0), LEAST_SPREAD)
+        n_axes, logarithms = axes.shape[1], np.empty((len(index), 2))
+        others = [_around(z[fold != i], codes[fold != i], n_axes) for i in range(fold.max() + 1)]
+        rest = np.setdiff1d(scored, chosen)
+        more = (
+            (rest[i], _z_scores(x, standardizer) - center) for i, x in row_chunks(X, index[rest])
+        )
+        for part, points in chain([(chosen, z)], more):
+            for i, around in enumerate(others):
+                out = folds[part] == i
+                logarithms[part[out]] = around(points[out])
+        location = logarithms[chosen].mean(axis=0)
+        spread = np.maximum(logarithms[chosen].std(axis=0), LEAST_SPREAD)
         scores = ((logarithms - location) / spread).sum(axis=1)
+        order = chosen[scores[chosen].argsort()]
+        if groups is not None:
+            # Small groups count less, since a quantile must not depend on a few samples.
+            share = 1 / np.maximum(np.bincount(groups[order]), N_OF_CLASS)
+            sums = np.cumsum(share[groups[order]])
+            order = order[sums.searchsorted((np.arange(len(z)) + 0.5) / len(z) * sums[-1])]
         offset, reference = product(center[None], axes)[0], product(z, axes)
-        fitted = cls(axes, offset, reference, codes, location, spread, np.sort(scores))
-        return fitted, rows, scores
+        fitted = cls(axes, offset, reference, codes, location, spread, scores[order])
+        return fitted, index[scored], scores[scored]
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -159,6 +181,31 @@ class Surroundings:
         for mean, whitening in zip(self.means, self.whitening, strict=True):
             least = np.minimum(least, np.square(product(points - mean, whitening)).sum(axis=1))
         return np.stack([near, np.log(least + FLOOR * points.shape[1])], axis=1)
+
+
+def _folds(codes: Codes, groups: Codes | None) -> Codes:
+    """(n,) folds with about a fifth of the samples of each class; they do not split groups.
+
+    If a class is in one fold only, it is split: if all its samples were left out, it would be
+    unknown. All classes are split if fewer than `LEAST` samples are outside of a fold.
+    """
+    split, order = np.empty_like(codes), np.random.default_rng(0).random(len(codes))
+    split[np.lexsort((order, codes))] = np.arange(len(codes)) % N_FOLDS
+    if groups is None:
+        return split
+    folds = cross_validation_folds(codes, min(N_FOLDS, len(np.unique(groups))), 0, groups)
+    for own in (codes == label for label in np.unique(codes)):
+        if len(np.unique(folds[own])) == 1:
+            folds[own] = split[own]
+    return split if len(codes) - np.bincount(folds).max() < LEAST else folds
+
+
+def _around(z: Singles, codes: Codes, n_axes: int) -> Callable[[Singles], Floats]:
+    """`Surroundings` of (n, d) samples, as a function of other z-scores."""
+    mean = z.mean(axis=0)
+    axes = _axes(z - mean, n_axes)
+    surroundings = Surroundings(product(z - mean, axes), codes)
+    return lambda others: surroundings(product(others - mean, axes))
 
 
 def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:

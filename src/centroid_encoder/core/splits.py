@@ -115,20 +115,29 @@ def at_most(n: int, rows: Rows) -> Rows:
     return np.sort(np.random.default_rng(0).choice(rows, n, replace=False))
 
 
-def representatives(labels: Codes, n: int, n_of_class: int, rng: np.random.Generator) -> Rows:
+def representatives(
+    labels: Codes,
+    n: int,
+    n_of_class: int,
+    rng: np.random.Generator,
+    groups: Codes | None = None,
+) -> Rows:
     """Sorted indices of about `n` samples, in proportion to the sizes of the classes.
 
     Each class has at least `n_of_class` of them, or all its samples; with many classes, fewer.
+    In a class, all groups have about equal numbers, or all their samples.
     """
     if len(labels) <= n:
         return np.arange(len(labels))
     classes, counts = np.unique(labels, return_counts=True)
     least = max(1, min(n_of_class, n // len(classes)))
     shares = np.maximum(least, np.round(n * counts / len(labels)).astype(np.intp))
-    chosen = [
-        rng.choice(np.flatnonzero(labels == label), min(share, count), replace=False)
-        for label, share, count in zip(classes, shares, counts, strict=True)
-    ]
+    chosen, p = [], None
+    for label, share, count in zip(classes, shares, counts, strict=True):
+        rows = np.flatnonzero(labels == label)
+        if groups is not None:
+            p = 1 / np.bincount(groups[rows])[groups[rows]] / len(np.unique(groups[rows]))
+        chosen.append(rng.choice(rows, min(share, count), replace=False, p=p))
     return np.sort(np.concatenate(chosen))
 
 

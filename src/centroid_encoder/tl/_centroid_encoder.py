@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center, no_better_than
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
@@ -163,7 +164,8 @@ def centroid_encoder(
             confidence can be below one half and below that of another class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
             How different the cell is from all training cells: the share of the training cells that
-            differ less from the other training cells. NaN with fewer than ten training cells.
+            differ less from the other training cells, or with `group_key`, from those of other
+            donors. NaN with fewer than ten training cells.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
             centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
@@ -332,6 +334,10 @@ class Training(_run.Job):
             group, share = crowded
             name = f"{cells.params['group_key']} {str(cells.group_names[group])!r}"
             self.notices.append(crowded_text(name, share))
+        n_groups = ROUGH if cells.groups is None else len(np.unique(cells.groups[self.train]))
+        if n_groups < ROUGH:
+            text = f"the training cells have {n_groups} values of {cells.params['group_key']!r}"
+            self.notices.append(f"{text}: below {ROUGH}, the novelty of cells of others is rough")
         decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
         order = np.argsort(np.concatenate([held_out, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
