@@ -8,8 +8,10 @@ import random
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +31,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.settings import resolved
+from centroid_encoder.errors import InputTypeError
 from centroid_encoder.recipes import RECIPES
 
 Data = tuple[NDArray[Any], NDArray[Any]]
@@ -347,6 +350,22 @@ def test_a_stop_before_the_end_of_the_first_epoch_changes_nothing(
 def test_errors_name_the_wrong_parameter(params: Any, words: str, iris: Data) -> None:
     with pytest.raises(ValueError, match=words):
         quick(**params).fit(*iris)
+
+
+def test_an_anndata_is_refused_with_a_hint(iris: Data, models: Any) -> None:
+    adata, model = ad.AnnData(iris[0]), models["voronoi"]
+    calls: list[Callable[[], Any]] = [
+        lambda: model.transform(adata),
+        lambda: model.predict(adata),
+        lambda: model.predict_proba(adata),
+        lambda: model.fit(adata, iris[1]),
+        lambda: model.fit(adata, "species"),
+        lambda: model.fit_transform(adata, iris[1]),
+    ]
+    words = r"not AnnData; pass adata\.X, or call ce\.tl\.centroid_encoder .* ce\.tl\.ingest"
+    for call in calls:
+        with pytest.raises(InputTypeError, match=words):
+            call()
 
 
 def test_labels_that_do_not_fit_the_data_or_the_map_are_errors(iris: Data, models: Any) -> None:

@@ -11,7 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from centroid_encoder.files import check_distinct, check_target, replacing, replacing_all, writing
+from centroid_encoder.files import (
+    check_distinct,
+    check_space,
+    check_target,
+    replacing,
+    replacing_all,
+    writing,
+)
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
 
@@ -142,6 +149,23 @@ def test_too_little_space_is_an_error_before_writing(
         pytest.fail("there is too little space")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system lacks posix_fallocate")
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EOPNOTSUPP])
+def test_a_quota_is_an_error_before_writing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int, start: int, n_bytes: int) -> None:
+        assert n_bytes == 5_000_000
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    message = r"the disk is too full: about 5\.0 MB are needed, and a quota or limit allows less"
+    can_allocate = number != errno.EOPNOTSUPP
+    with pytest.raises(OSError, match=message) if can_allocate else nullcontext():
+        check_space(tmp_path, 5_000_000)
+    assert not os.listdir(tmp_path)
 
 
 @posix

@@ -38,7 +38,7 @@ from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, InputTypeError
 from centroid_encoder.recipes import RECIPES
 
 HISTORY = "stage", "epoch", "loss", "validation_loss", "validation_error"  # fields of `Report`
@@ -330,6 +330,7 @@ class CentroidEncoder(
         groups: ArrayLike | None,
         callback: Callback | None,
     ) -> Fit:
+        _check_no_anndata(X)
         check_consistent_length(X, y, groups)
         classes, codes = checks.classes_of(y)
         names: Any = []
@@ -664,6 +665,7 @@ class CentroidEncoder(
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool = False) -> Matrix:
         if not reset:
             check_is_fitted(self)
+        _check_no_anndata(X)
         return cast(Matrix, validate_data(self, plain(X), reset=reset, accept_sparse="csr"))
 
     def _labeled(self, X: ArrayLike | Matrix, y: ArrayLike) -> tuple[Matrix, Codes]:
@@ -690,6 +692,16 @@ def _group_codes(groups: ArrayLike) -> tuple[Codes, Any]:
     if (codes < 0).any():
         raise ValueError(f"groups has {(codes < 0).sum()} missing values")
     return codes, names
+
+
+def _check_no_anndata(X: object) -> None:
+    """Raise an InputTypeError for an AnnData."""
+    if hasattr(X, "obs_names"):
+        raise InputTypeError(
+            f"X must be an array or a DataFrame, not {type(X).__name__}; pass adata.X, or call "
+            "ce.tl.centroid_encoder to train a map and ce.tl.ingest to place new cells",
+            parameter="X",
+        )
 
 
 def crowded_text(group: str, share: float) -> str:

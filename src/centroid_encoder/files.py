@@ -49,11 +49,23 @@ def check_distinct(
 
 
 def check_space(folder: Path, n_bytes: int) -> None:
-    """Raise an OSError if a disk has no room for a file; HDF5 can crash on a full disk."""
+    """Raise an OSError if a folder has no room for a file; HDF5 can crash without space.
+
+    A scratch file of this size is allocated, because a quota or a limit of the size of files can be
+    less than the free space of the disk.
+    """
+    text = f"the disk is too full: about {n_bytes / 1e6:,.1f} MB are needed, and"
     free = shutil.disk_usage(folder).free
     if free < n_bytes:
-        sizes = f"about {n_bytes / 1e6:,.1f} MB are needed, and {free / 1e6:,.1f} MB are free"
-        raise OSError(errno.ENOSPC, f"the disk is too full: {sizes}")
+        raise OSError(errno.ENOSPC, f"{text} {free / 1e6:,.1f} MB are free")
+    if n_bytes and hasattr(os, "posix_fallocate"):
+        with tempfile.TemporaryFile(dir=folder) as scratch:
+            try:
+                os.posix_fallocate(scratch.fileno(), 0, n_bytes)
+            except OSError as error:
+                # Other errors come from file systems that cannot allocate.
+                if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                    raise OSError(error.errno, f"{text} a quota or limit allows less") from error
 
 
 @contextmanager

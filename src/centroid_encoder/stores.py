@@ -79,5 +79,5 @@ def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3
 @contextmanager
 def replacing_folder(folder: Path, within: Path) -> Iterator[Path]:
     """Yield a name in `within` for a new folder, which is renamed to `folder` at the end."""
-    with writing(within), replacing_all([folder], within) as (new,):
+    with writing(folder), replacing_all([folder], within) as (new,):
         yield new

@@ -263,12 +263,47 @@ def test_paths_and_arrays_are_refused(data, words):
         ("centroid_encoder", "max_epochs", r"pass model=ce\.CentroidEncoder\(max_epochs=…\)"),
         ("centroid_encoder", "label_keys", r"did you mean 'label_key'"),
         ("cross_validate", "folds", r"did you mean 'n_folds'"),
+        ("cross_validate", "batch", r"did you mean 'group_key'\?$"),
+        *(
+            ("centroid_encoder", name, r"did you mean 'group_key'\?$")
+            for name in ("batch_key", "batch", "donor_key", "sample_key", "groups")
+        ),
         ("ingest", "max_epochs", r"ingest\(\) has no parameter 'max_epochs'"),
     ],
 )
 def test_unknown_parameters_are_refused_with_a_hint(cells, function, name, words):
     with pytest.raises(TypeError, match=words):
         getattr(ce.tl, function)(cells, "cell_type", **{name: 3})
+
+
+@pytest.mark.parametrize("function", TRAININGS)
+@pytest.mark.parametrize("name", ["nan", "NaN", " NA", "N/A", "<NA>", "None", "null", ""])
+def test_a_notice_says_that_a_name_of_missing_values_is_trained_as_a_class(cells, function, name):
+    cells.obs["cell_type"] = cells.obs["cell_type"].cat.rename_categories({"type 0": name})
+    text = f"the label {name!r} in obs['cell_type'] is trained as a class"
+    remedy = f"pass unlabeled_category={name!r} if it means unlabeled"
+    assert f"{text}; {remedy}" in function.job(cells, "cell_type").notices
+    assert not function.job(cells, "cell_type", unlabeled_category=name).notices
+
+
+def test_names_of_missing_values_beside_each_other_should_be_replaced(cells):
+    names = {"type 0": "nan", "type 1": "Nancy"}
+    cells.obs["cell_type"] = cells.obs["cell_type"].cat.rename_categories(names)
+    cells.obs["cell_type"] = cells.obs["cell_type"].astype(object)
+    cells.obs.iloc[::6, 0] = "NA"
+    notices = ce.tl.centroid_encoder.job(cells, "cell_type").notices
+    assert len(notices) == 2
+    for name, notice in zip(["NA", "nan"], notices, strict=True):
+        assert notice.startswith(f"the label {name!r} in obs['cell_type'] is trained as a class")
+        assert notice.endswith("replace it by NaN if it means unlabeled")
+
+
+def test_colors_of_other_categories_are_deleted(cells, fast):
+    cells.obs["coarse"] = cells.obs["cell_type"].cat.rename_categories({"type 2": "rest"})
+    for label_key, colors in (("cell_type", None), ("cell_type", True), ("coarse", None)):
+        ce.tl.centroid_encoder(cells, label_key, model=fast, progress=False)
+        assert ("ce_label_colors" in cells.uns) == (colors is not None)
+        cells.uns["ce_label_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
 
 
 def test_two_columns_of_one_name_are_refused(cells):

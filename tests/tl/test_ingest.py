@@ -130,6 +130,18 @@ class TestReferences:
         with unchanged(new), pytest.raises(KeyError, match="no result 'other'"):
             ingest(new, known, key="other")
 
+    def test_colors_of_an_earlier_result_are_deleted(
+        self, known, new, ingest, unchanged, monkeypatch
+    ):
+        ingest(new, known)
+        new.uns["ce_label_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+        with monkeypatch.context() as patch, unchanged(new):
+            patch.setattr(type(new.obsm), "__setitem__", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                ingest(new, known)
+        ingest(new, known)
+        assert "ce_label_colors" not in new.uns
+
     def test_order_of_categories_is_kept(self, known, new, ingest):
         known.obs["cell_type"] = known.obs["cell_type"].cat.reorder_categories(
             ["type 2", "type 0", "type 1"]
@@ -184,10 +196,13 @@ class TestNames:
         ingest(shuffled, known)
         assert_allclose(shuffled.obsm["X_ce"], expected.obsm["X_ce"], atol=2e-5)
 
-    def test_case_does_not_matter_if_names_are_unique(self, known, new, ingest):
+    def test_case_does_not_matter_if_names_are_unique(self, known, new, ingest, caplog):
         expected = ingest(new, known, copy=True)
         new.var_names = ["gene0", *(f"Gene{i}" for i in range(1, 8))]
+        assert "without regard to case" not in caplog.text
         ingest(new, known)
+        text = "7 features of X match those of the map only without regard to case, such as 'Gene1'"
+        assert caplog.text.count(f"{text} for 'gene1'") == 1
         assert_allclose(new.obsm["X_ce"], expected.obsm["X_ce"], atol=2e-5)
         new.var_names = ["GENE0", "Gene0", *(f"gene{i}" for i in range(2, 8))]
         with pytest.raises(ValueError, match=r"lacks 2 of the 8 features .*: 'gene0', 'gene1'"):

@@ -175,6 +175,16 @@ def test_layers_representations_and_raw_are_read_by_parts_as_well():
         assert_same(trained(adata, **source), expected)
 
 
+def test_another_thread_can_replace_the_kept_block_at_any_time():
+    class Raced(_matrix.LazyMatrix):
+        def __setattr__(self, name: str, value: Any) -> None:
+            # Another thread begins to read at once.
+            super().__setattr__(name, (-1, None) if name == "_kept" else value)
+
+    X = genes()
+    assert_array_equal(Raced(da.from_array(X, chunks=(70, -1)))[50:200], X[50:200])
+
+
 def test_indices_of_two_types_become_one_without_a_copy_of_the_values():
     adata = table(sparse.csr_matrix(genes()))
     adata.X.indptr = adata.X.indptr.astype(np.int64)

@@ -74,6 +74,8 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
     import zarr
     from anndata.io import write_elem
 
+    from centroid_encoder.tl._size import size_of
+
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
         with ad.settings.override(allow_write_nullable_strings=True):
@@ -83,16 +85,22 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
                     write_elem(target, slot, {})
                 for key in keys:
                     write_elem(target[slot], key, getattr(adata, slot)[key])
+        for key in set(target["uns"]) - set(adata.uns):  # such as colours of an earlier result
+            del target["uns"][key]
 
     def write(new: Path) -> None:
-        shutil.copytree(source, new) if source.is_dir() else shutil.copyfile(source, new)
-        results = adata.obs.memory_usage(deep=True).sum() + sum(adata.obsm[k].nbytes for k in obsm)
-        check_space(new.parent, results)
         if source.is_dir():
+            try:
+                shutil.copytree(source, new)
+            except shutil.Error as error:  # It lists all files that were not copied.
+                raise OSError(error.args[0][0][-1]) from error
             store = zarr.open_group(new, mode="r+", use_consolidated=False)
             put(store)
             zarr.consolidate_metadata(store.store)
         else:
+            results = [adata.obs, *(adata.obsm[key] for key in obsm), *(adata.uns[k] for k in uns)]
+            check_space(new.parent, source.stat().st_size + sum(map(size_of, results)))
+            shutil.copyfile(source, new)
             with h5py.File(new, "a") as file:
                 put(file)
 

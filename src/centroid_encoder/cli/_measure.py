@@ -10,6 +10,7 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
+from centroid_encoder.files import check_space
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +73,7 @@ def measure(
 
     # Imported after the files are read, so that errors about these are printed at once.
     from centroid_encoder.tl._measure import Measurement
+    from centroid_encoder.tl._size import size_of
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
     if channels:
@@ -81,7 +83,14 @@ def measure(
         job.channels = channels
     session.run(job)
     adata = job.table()
-    write = adata.write_zarr if output.suffix.lower() == ".zarr" else adata.write_h5ad
+
+    def write(new: Path) -> None:
+        if output.suffix.lower() == ".zarr":
+            adata.write_zarr(new)
+        else:
+            check_space(new.parent, size_of(adata))
+            adata.write_h5ad(new)
+
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
     sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"
     stored, variables = adata.uns["measure"], adata.var.rename_axis("name").reset_index()

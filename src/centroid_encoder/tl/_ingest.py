@@ -117,7 +117,7 @@ def ingest(
             the training cells); ``classes``, ``centers`` and ``model`` of the reference, so that
             the query can be a reference as well.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
-            Colours of the classes, if the reference has some.
+            Colours of the classes, if the reference has some; others are deleted.
 
     Raises
     ------
@@ -134,9 +134,10 @@ def ingest(
 
     Notes
     -----
-    Genes are matched by name, in any order; if some are not found, without regard to case. Other
-    genes of the query are ignored; genes of weight 0 in the map may be missing. For a map without
-    names, such as one of a representation, the query must have the same number of columns.
+    Genes are matched by name, in any order; if some are not found, without regard to case, with a
+    warning. Other genes of the query are ignored; genes of weight 0 in the map may be missing. For
+    a map without names, such as one of a representation, the query must have the same number of
+    columns.
 
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. A gene that the query lacks counts as the mean of the
@@ -277,9 +278,8 @@ class Ingestion(Job):
         config, arrays = model.to_state()
         state = {"config": json.dumps(config), "arrays": arrays}
         stored = _result.StoredMap(params, classes, model.fitted_map.centers, model=state)
-        uns: dict[str, Any] = {key: stored.to_uns()}
-        if colors is not None:
-            uns[_result.colors_key(_result.obs_key(key, "label"))] = colors
+        colors_key = _result.colors_key(_result.obs_key(key, "label"))
+        uns: dict[str, Any] = {key: stored.to_uns(), colors_key: colors}
         return {
             "obs": {
                 _result.obs_key(key, "label"): label,

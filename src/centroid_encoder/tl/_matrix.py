@@ -122,13 +122,16 @@ class LazyMatrix(Lazy):
         return found
 
     def _block(self, i: int) -> Any:
-        if self._kept[0] != i:
-            self._kept = (-1, None)  # Free the memory before the next block is read.
-            block: Any = in_memory(self.X[self._bounds[i] : self._bounds[i + 1]])
+        kept, block = self._kept  # Another thread can replace it at any time.
+        if kept != i:
+            self._kept, block = (-1, None), None  # Free the memory before the next block is read.
+            block = in_memory(self.X[self._bounds[i] : self._bounds[i + 1]])
             if self.columns is not None:
                 block = block[:, self.columns]
-            self._kept = i, block if self.means is None else fill(block, self.means)
-        return self._kept[1]
+            if self.means is not None:
+                block = fill(block, self.means)
+            self._kept = i, block
+        return block
 
 
 def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:

@@ -124,12 +124,18 @@ def read_new_cells(
     names = pd.Index(found)
     index: NDArray[np.intp] = names.get_indexer(wanted)
     lower, wanted_lower = names.str.casefold(), pd.Index(wanted).str.casefold()
+    notices, exact = [], index
     if (index < 0).any() and lower.is_unique and wanted_lower.is_unique:
         index = lower.get_indexer(wanted_lower)
+    if len(other := np.flatnonzero(exact != index)):
+        example = f"{found[index[other[0]]]!r} for {wanted[other[0]]!r}"
+        text = f"{len(other)} features of {where} match those of the map only without regard to"
+        text = f"{text} case, such as {example}; check that they are the same genes: names of human"
+        notices.append(f"{text} and mouse genes often differ in case alone")
     cells, used = replace(cells, index=index), model.feature_weights_ > 0
     absent = wanted[(index < 0) & used]
     if not len(absent):
-        return cells, []
+        return cells, notices
     text = f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses"
     text = f"{text}: {listed(pd.Index(absent))}"
     if (index < 0).all():
@@ -141,7 +147,7 @@ def read_new_cells(
     if lacking > max_missing:
         text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
         raise InputError(text, parameter="max_missing")
-    return cells, [f"{text}; the mean of the training cells is used instead"]
+    return cells, [*notices, f"{text}; the mean of the training cells is used instead"]
 
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:

@@ -28,6 +28,9 @@ from centroid_encoder.tl._matrix import (
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
 
+MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
+"""Texts of missing values in pandas, NumPy, R and spreadsheets, in lower case."""
+
 logger = logging.getLogger("centroid_encoder")
 # Without a handler, Python would print each warning a second time.
 logger.addHandler(logging.NullHandler())
@@ -124,6 +127,13 @@ def read_cells(
         X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
     _check_varied(X, where)
     notices = []
+    doubtful = [x for x in classes.tolist() if str(x).strip().lower() in MISSING_NAMES]
+    for name in doubtful:
+        remedy = f"pass unlabeled_category={name!r}"
+        if len(doubtful) > 1 or unlabeled_category is not None:
+            remedy = "replace it by NaN"
+        text = f"the label {name!r} in obs[{label_key!r}] is trained as a class"
+        notices.append(f"{text}; {remedy} if it means unlabeled")
     if use_rep in (None, "X") and looks_like_counts(X):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         notices.append(f"{where} looks like raw counts; {text}")

@@ -133,15 +133,6 @@ def unreadable(what: str | Path, error: Exception) -> str:
     return f"{what} cannot be read: {reason}"
 
 
-def size_of(adata: AnnData) -> int:
-    """Estimate how many bytes an AnnData takes in a file."""
-    slots = (adata.layers, adata.obsm, adata.obsp)
-    arrays = [adata.X, *(array for slot in slots for array in slot.values())]
-    # A value of a sparse matrix takes up to 8 bytes, and its index 4.
-    sizes = [12 * a.nnz if hasattr(a, "nnz") else getattr(a, "nbytes", 0) for a in arrays]
-    return int(sum(sizes) + adata.obs.memory_usage(deep=True).sum())
-
-
 def check_free(adata: AnnData, key: str) -> None:
     """Raise an InputError if another tool has written under the names of the result `key`."""
     check_name(key, "key", "a result")

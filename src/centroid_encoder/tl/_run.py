@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
+import pandas as pd
 from anndata import AnnData
 from sklearn.base import clone
 
@@ -21,6 +22,7 @@ from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._read import check_key, logger, near_matches
+from centroid_encoder.tl._result import colors_key, label_categories
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -45,7 +47,11 @@ Callback = Callable[[Report | Progress | None], bool]
 between. The job stops if it returns True."""
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Entries to write, by slot: ``obs``, ``obsm`` and ``uns``."""
+"""Entries to write, by slot: ``obs``, ``obsm`` and ``uns``; those that are None are deleted."""
+
+
+GROUP_NAMES = ("batch_key", "batch", "donor_key", "sample_key", "groups")
+"""Names that other packages give to the parameter `group_key`."""
 
 
 def check_stop(callback: Callback, step: Report | Progress | None) -> None:
@@ -96,7 +102,8 @@ class Job(ABC):
         _write(adata, self._results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
         for slot, entries in self._results.items():
-            logger.info("    %s (adata.%s)", ", ".join(map(repr, entries)), slot)
+            written = [repr(name) for name, value in entries.items() if value is not None]
+            logger.info("    %s (adata.%s)", ", ".join(written), slot)
 
 
 P = ParamSpec("P")
@@ -127,6 +134,8 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     def tool(*args: P.args, **kwargs: P.kwargs) -> AnnData | None:
         for name in kwargs.keys() - names.keys():
             hint = near_matches(name, names)
+            if "group_key" in names and name in GROUP_NAMES:
+                hint = "; did you mean 'group_key'?"
             if "model" in names and name in CentroidEncoder().get_params():
                 hint = f"; it is one of the network: pass model=ce.CentroidEncoder({name}=…)"
             raise TypeError(f"{prepare.__name__}() has no parameter {name!r}{hint}")
@@ -212,9 +221,16 @@ def _write(adata: AnnData, results: Results) -> None:
     target = adata.copy() if adata.is_view else adata
     before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
     try:
+        for name, value in results["obs"].items():
+            is_new = isinstance(value, pd.Categorical) and name in target.obs
+            if is_new and not value.categories.equals(label_categories(target.obs[name])):
+                target.uns.pop(colors_key(name), None)  # colours of other categories
         for slot, entries in results.items():
             for name, value in entries.items():
-                getattr(target, slot)[name] = value
+                if value is None:
+                    getattr(target, slot).pop(name, None)
+                else:
+                    getattr(target, slot)[name] = value
     except BaseException:
         target.obs, target.obsm, target.uns = before
         raise

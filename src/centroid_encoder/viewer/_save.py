@@ -16,8 +16,8 @@ from centroid_encoder import tl
 from centroid_encoder.files import check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
-from centroid_encoder.tl._reference import size_of
 from centroid_encoder.tl._result import embedding_key
+from centroid_encoder.tl._size import size_of
 from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
@@ -42,8 +42,9 @@ def snapshot(adata: AnnData) -> AnnData:
 def save_h5ad(adata: AnnData, path: StrPath) -> None:
     """Write a ``.h5ad`` file."""
     path = check_target(path, ".h5ad")
-    with writing(path), replacing(path, size_of(adata)) as beside:
-        snapshot(adata).write_h5ad(beside, convert_strings_to_categoricals=False)
+    copy = snapshot(adata)
+    with writing(path), replacing(path, size_of(copy)) as beside:
+        copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
 def save_zarr(adata: AnnData, path: StrPath) -> None:
