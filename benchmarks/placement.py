@@ -236,14 +236,16 @@ def evaluate(
 
 def _decisions(model: CentroidEncoder, X: Array, y: Codes) -> dict[str, float]:
     """Return the measures that need class probabilities."""
-    probabilities = model.predict_proba(X)
-    right = probabilities.argmax(axis=1) == y
+    probabilities, predicted = model.predict_proba(X), model.predict(X)
+    right = predicted == y
     likely = probabilities[np.arange(len(y)), y]
     return {
         "decision": 100 * (~right).mean(),
         "balanced": 100 * np.mean([1 - right[y == j].mean() for j in np.unique(y)]),
         "likelihood": -np.log(np.maximum(likely, 1e-12)).mean(),
-        "calibration": expected_calibration_error(probabilities.max(axis=1), right),
+        "calibration": expected_calibration_error(
+            probabilities[np.arange(len(y)), predicted], right
+        ),
     }
 
 

@@ -29,8 +29,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.settings import resolved
+from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.errors import InputTypeError
 from centroid_encoder.recipes import RECIPES
 

@@ -31,9 +31,9 @@ from centroid_encoder.core.features import fit_standardizer
 from centroid_encoder.core.matrix import row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
+from centroid_encoder.core.settings import input_dropout
 from centroid_encoder.core.targets import Objective
 from centroid_encoder.core.train import TrainingData, train
-from centroid_encoder.core.settings import input_dropout
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""

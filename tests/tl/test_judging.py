@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from centroid_encoder.tl._judging import error_rates
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
 from centroid_encoder.core.quality import at_chance
-from centroid_encoder.tl._judging import error_rates
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")

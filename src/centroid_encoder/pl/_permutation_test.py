@@ -26,7 +26,9 @@ def permutation_test(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot the mean log probability of the own class, and its histogram with shuffled labels.
+    """Plot the mean probability of the own class, and its histogram with shuffled labels.
+
+    Every class has the same weight, so that the result does not depend on the largest class.
 
     A supervised embedding separates any labels, even random ones. If the labels are related to the
     data, the out-of-fold probability of the real labels is larger than that of all shuffled ones.
@@ -59,7 +61,7 @@ def permutation_test(
     target.set_ylim(0, 1.35 * max(number))
     target.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     target.set_axisbelow(True)
-    target.set(xlabel="mean log probability of the own class, out of fold", ylabel="permutations")
+    target.set(xlabel="mean out-of-fold probability of the own class", ylabel="permutations")
     target.legend(fontsize="small", loc="best")
     write_title(target, title, permutation_words(test))
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

@@ -52,9 +52,6 @@ N_COUNTED = 500
 """Least number of held-out cells by which a permutation is tested."""
 N_REFERENCE, N_QUERIES = 10_000, 2_000
 """Largest numbers of training and held-out cells for neighbours in the full input space."""
-LEAST_LOG = math.log(1e-3)
-"""Logarithms of smaller probabilities are raised to this in the permutation test."""
-
 Place = tuple[int, int, int]
 """Numbers of the permutation (0 for the real labels), the repeat and the fold of a training."""
 
@@ -65,9 +62,10 @@ class Fold:
 
     rows: Codes
     """(n,) rows whose class has training cells; other held-out cells are not judged."""
-    log_probability: NDArray[np.float64]
-    """(n,) logarithms of the probability of their class, at least `LEAST_LOG`. The probabilities
-    are calibrated with the training cells."""
+    own: Codes
+    """(n,) classes of these cells; shuffled ones in a permutation."""
+    own_probability: NDArray[np.float64]
+    """(n,) probabilities of these classes, calibrated with the training cells."""
     wrong: pd.DataFrame
     """Whether each rule errs for these cells; NaN where it was not applied. Empty with shuffled
     labels."""
@@ -174,8 +172,8 @@ def cross_validate(
             DataFrame of errors with Wilson intervals, and of the calibration of each predicted
             class); ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
             the row's class that were predicted to be of the column's); ``typical`` (medians of the
-            probabilities, see `mislabeled`); ``permutation`` (``observed`` mean log probability of
-            the own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
+            probabilities, see `mislabeled`); ``permutation`` (``observed`` mean probability of the
+            own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
             issued as warnings); ``params``; ``model`` (the settings, as JSON).
 
     Raises
@@ -197,10 +195,10 @@ def cross_validate(
     The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
     other folds.
 
-    The permutation test compares the mean logarithm of the out-of-fold probability of the own class
-    in the first repeat. It does not depend on the size of the largest class, as an error does. It
-    is computed on the first folds that together hold 500 cells (on all folds of small data), in the
-    same way with the real and with the shuffled labels.
+    The permutation test compares the mean out-of-fold probability of the own class, with the same
+    weight for every class, in the first repeat. Unlike an error, it does not depend on the size of
+    the largest class. It is computed on the first folds that together hold 500 cells (on all folds
+    of small data), in the same way with the real and with the shuffled labels.
 
     ``joblib.parallel_config(backend="dask")``, or ``"ray"``, runs the trainings on a cluster. The
     processes of one machine share the data in memory.
@@ -401,11 +399,10 @@ class CrossValidation(_run.Job):
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         test = None
         if n_permutations := self._params["n_permutations"]:
-            of_folds = (
-                [found[i, 0, fold].log_probability for fold in range(self.n_counted)]
+            observed, *shuffled = (
+                _mean_probability([found[i, 0, fold] for fold in range(self.n_counted)])
                 for i in range(n_permutations + 1)
             )
-            observed, *shuffled = (float(np.concatenate(parts).mean()) for parts in of_folds)
             p_value = permutation_p_value(-observed, -np.array(shuffled))
             test = _result.PermutationTest(observed, np.array(shuffled), p_value)
         missing = missing_classes(per_class, "the networks take")
@@ -475,8 +472,20 @@ def _train(
             )
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
-        log_probability = np.log(of_own.clip(math.exp(LEAST_LOG)))
-        return place, Fold(rows, log_probability, wrong, distances, offsets)
+        return place, Fold(rows, own, of_own, wrong, distances, offsets)
+
+
+def _mean_probability(folds: list[Fold]) -> float:
+    """Mean out-of-fold probability of the own class, with the same weight for every class.
+
+    It is 0 without cells. Whatever the sizes of the classes are, it is about one over their number
+    if labels and data are unrelated.
+    """
+    own, p = (
+        np.concatenate(x)
+        for x in zip(*((fold.own, fold.own_probability) for fold in folds), strict=True)
+    )
+    return float(pd.Series(p).groupby(own).mean().mean()) if len(own) else 0.0
 
 
 def _pooled(

@@ -148,7 +148,7 @@ class StoredMap(Stored):
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """The mean log probability of the own class out of fold, with shuffled labels."""
+    """Mean probability of the own class out of fold, with equal weight for every class."""
 
     observed: float
     """Its value with the real labels."""
