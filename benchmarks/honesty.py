@@ -204,15 +204,13 @@ def permutation() -> None:
             table_of(pbmc.X[some], pbmc.obs["bulk_labels"].to_numpy()[some]),
         ),
     ):
-        ce.tl.cross_validate(adata, "class", **kwargs)
-        real = adata.uns["ce_cv"]["permutation"]["p_value"]
-        found = []
-        for repetition in range(n_repetitions):
-            rng = np.random.default_rng(repetition)
-            shuffled = adata.copy()
-            shuffled.obs["class"] = rng.permutation(adata.obs["class"].to_numpy())
-            ce.tl.cross_validate(shuffled, "class", random_state=repetition, **kwargs)
-            found.append(shuffled.uns["ce_cv"]["permutation"]["p_value"])
+        real = _p_value(adata, 0, kwargs)
+        shuffled = [adata.copy() for _ in range(n_repetitions)]
+        for repetition, one in enumerate(shuffled):
+            labels = adata.obs["class"].to_numpy()
+            one.obs["class"] = np.random.default_rng(repetition).permutation(labels)
+        jobs = (delayed(_p_value)(one, i, kwargs) for i, one in enumerate(shuffled))
+        found = Parallel(-1)(jobs)
         p_values = np.array(found)
         print(
             f"{name}: p = {real:.3f} on the real labels (the smallest possible: "
@@ -220,6 +218,13 @@ def permutation() -> None:
             f"{(p_values < 0.05).sum()} of {n_repetitions}, mean p {p_values.mean():.2f}",
             flush=True,
         )
+
+
+def _p_value(adata: AnnData, seed: int, options: dict[str, Any]) -> float:
+    with warnings.catch_warnings(), parallel_config("sequential"):
+        warnings.simplefilter("ignore")
+        ce.tl.cross_validate(adata, "class", random_state=seed, **options)
+    return float(adata.uns["ce_cv"]["permutation"]["p_value"])
 
 
 def rare() -> None:
@@ -289,39 +294,52 @@ def wrong_labels() -> None:
     means over three seeds.
     """
     for name, X, truth in _tables():
-        jobs = (delayed(_found_labels)(X, truth, seed) for seed in range(3))
-        found = pd.concat(Parallel(-1)(jobs))
+        kinds = ("uniform",) if len(np.unique(truth)) == 2 else ("uniform", "neighbouring")
+        right = Parallel(-1)(delayed(_with_wrong_labels)(X, truth, seed) for seed in range(3))
+        cases = [(kind, rate) for kind in kinds for rate in RATES] + [("shuffled", 0.0)]
+        others = Parallel(-1)(
+            delayed(_with_wrong_labels)(X, truth, seed, *case, right[seed][1])
+            for case in cases
+            for seed in range(3)
+        )
+        found = pd.DataFrame([row for row, _ in [*right, *others]])
         table = found.groupby(["kind", "rate"], sort=False).mean().round(3)
         print(f"{name}, {len(truth)} cells", table.to_string(), sep="\n", flush=True)
 
 
-def _found_labels(X: NDArray[Any], truth: NDArray[Any], seed: int) -> pd.DataFrame:
-    """Return a row for each kind and rate of wrong labels, for one seed."""
+def _with_wrong_labels(
+    X: NDArray[Any],
+    truth: NDArray[Any],
+    seed: int,
+    kind: str = "none",
+    rate: float = 0.0,
+    nearest: NDArray[np.intp] | None = None,
+) -> tuple[dict[str, Any], NDArray[np.intp]]:
+    """Return the results for one seed, and the class with which each class is confused most."""
     classes, codes = np.unique(truth, return_inverse=True)
-    nearest, rows = np.zeros(len(classes), dtype=int), []
-    kinds = ("uniform",) if len(classes) == 2 else ("uniform", "neighbouring")
-    cases = [("none", 0.0), *((kind, rate) for kind in kinds for rate in RATES), ("shuffled", 0.0)]
-    for kind, rate in cases:
-        rng = np.random.default_rng(1000 + seed)
-        changed = rng.random(len(codes)) < rate
-        other = (codes + rng.integers(1, len(classes), len(codes))) % len(classes)
-        given = np.where(changed, nearest[codes] if kind == "neighbouring" else other, codes)
-        given = rng.permutation(codes) if kind == "shuffled" else given
-        adata = table_of(X, classes[given])
-        with warnings.catch_warnings(), parallel_config("sequential"):
-            warnings.simplefilter("ignore")
-            ce.tl.cross_validate(adata, "class", random_state=seed, progress=False)
-            if kind == "none":
-                nearest = _most_confused(adata, codes)
-            found = adata.obs_names.isin(ce.tl.mislabeled(adata).index)
-        hits = (found & changed).sum()
-        row = {"kind": kind, "rate": rate, "wrong": changed.sum(), "listed": found.sum()}
-        # Recall and precision have no meaning if no label was changed.
-        row["recall"] = hits / changed.sum() if rate else np.nan
-        row["precision"] = hits / max(found.sum(), 1) if rate else np.nan
-        quality = adata.uns["ce_cv"]["quality"]
-        rows.append(row | {"share listed": found.mean(), "error": quality["voronoi_error"]})
-    return pd.DataFrame(rows)
+    rng = np.random.default_rng(1000 + seed)
+    changed = rng.random(len(codes)) < rate
+    other = (codes + rng.integers(1, len(classes), len(codes))) % len(classes)
+    if kind == "neighbouring" and nearest is not None:
+        other = nearest[codes]
+    given = rng.permutation(codes) if kind == "shuffled" else np.where(changed, other, codes)
+    adata = table_of(X, classes[given])
+    with warnings.catch_warnings(), parallel_config("sequential"):
+        warnings.simplefilter("ignore")
+        ce.tl.cross_validate(adata, "class", random_state=seed, progress=False)
+        found = adata.obs_names.isin(ce.tl.mislabeled(adata).index)
+    hits, nothing = (found & changed).sum(), np.nan  # without changed labels
+    row = {
+        "kind": kind,
+        "rate": rate,
+        "wrong": changed.sum(),
+        "listed": found.sum(),
+        "recall": hits / changed.sum() if rate else nothing,
+        "precision": hits / max(found.sum(), 1) if rate else nothing,
+        "share listed": found.mean(),
+        "error": adata.uns["ce_cv"]["quality"]["voronoi_error"],
+    }
+    return row, _most_confused(adata, codes)
 
 
 def _most_confused(adata: AnnData, codes: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -337,7 +355,8 @@ def _tables() -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Yield the name, the features and the classes of each table of `wrong_labels`."""
     X, y = load_breast_cancer(return_X_y=True)
     yield "two classes (wdbc)", X, y
-    X, y = (np.asarray(x) for x in load_digits(return_X_y=True))
+    digits: Any = load_digits()
+    X, y = digits.data, digits.target
     yield "four classes (digits 0 to 3)", X[y < 4], y[y < 4]
     X, y = datasets.usps()
     rows = np.sort(np.random.default_rng(0).choice(np.flatnonzero(y < 7), 1000, replace=False))
@@ -395,11 +414,12 @@ def _on_noise(seed: int) -> pd.DataFrame:
 def _searched(name: str, X: NDArray[Any], y: NDArray[Any], seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {"table": name}
     for title, kind in (("fit_transform", ce.CentroidEncoder), ("in sample", _InSample)):
-        pipe = make_pipeline(kind(random_state=seed), KNeighborsClassifier())
         grid = {"kneighborsclassifier__n_neighbors": [1, 5, 15, 50]}
-        search = GridSearchCV(pipe, grid, cv=3)
         folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-        found = cross_validate(search, X, y, cv=folds, scoring=("accuracy", "neg_log_loss"))
+        with tempfile.TemporaryDirectory() as cache, parallel_config("sequential"):
+            steps = kind(random_state=seed), KNeighborsClassifier()
+            search = GridSearchCV(make_pipeline(*steps, memory=cache), grid, cv=3)
+            found = cross_validate(search, X, y, cv=folds, scoring=("accuracy", "neg_log_loss"))
         row[f"{title}: error"] = 1 - found["test_accuracy"].mean()
         row[f"{title}: log loss"] = -found["test_neg_log_loss"].mean()
     return row
