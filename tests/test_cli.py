@@ -187,7 +187,7 @@ def test_fit_writes_what_the_tool_writes(folder: Path) -> None:
     assert found.keys() - before.keys() == {Path("out.h5ad"), Path("m.safetensors")}
     assert before.items() <= found.items()
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("Held-out 5-NN error ")
+    assert lines[0].startswith("Held-out error ")
     assert lines[-2:] == ["Wrote out.h5ad", "Wrote m.safetensors"]
     assert "3 classes; 96 training, 24 held-out, 0 unlabeled cells" in result.stderr
     assert "3/3" in result.stderr
@@ -262,8 +262,8 @@ def test_zarr_stores_are_read_and_written_like_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "options", "sentences"),
     [
-        ("fit", FIT, ["Held-out 5-NN error ", "Wrote in.h5ad"]),
-        ("cross-validate", VALIDATE, ["Cross-validated 5-NN ", "Cells that look mislabelled: "]),
+        ("fit", FIT, ["Held-out error ", "Wrote in.h5ad"]),
+        ("cross-validate", VALIDATE, ["Cross-validated error ", "Cells that look mislabelled: "]),
         ("ingest", ("--reference", "in.h5ad"), ["90 of 90 cells are ", "Largest classes: "]),
     ],
 )

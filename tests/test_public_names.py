@@ -20,7 +20,15 @@ PUBLIC = {
     "viewer": {"CentroidEncoderWidget", "open"},
 }
 ESTIMATOR = {
-    *("fit", "transform", "inverse_transform", "predict", "predict_proba", "predict_voronoi"),
+    *(
+        "fit",
+        "fit_transform",
+        "transform",
+        "inverse_transform",
+        "predict",
+        "predict_proba",
+        "predict_voronoi",
+    ),
     *("calibrate", "fit_novelty", "novelty", "decoder_distances", "save", "from_recipe"),
 }
 # Names that tl and the viewer use. They have docstrings, but may change in any release.

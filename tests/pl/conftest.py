@@ -30,27 +30,33 @@ def validate() -> Callable[..., ad.AnnData]:
         adata.obs["ce_cv_label"] = pd.Categorical.from_codes(predicted, classes)
         adata.obs["ce_cv_confidence"] = np.where(labeled, confidence, np.nan).astype(np.float32)
         adata.obs["ce_cv_own"] = np.where(labeled, 0.5, np.nan).astype(np.float32)
+        adata.obs["ce_cv_judged"] = adata.obs["cell_type"]
 
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (own[labeled], predicted[labeled]), 1)
         n = confusion.sum(axis=1)
-        error, chance = float(wrong.sum() / n.sum()), float(1 - n.max() / n.sum())
+        error, largest = float(wrong.sum() / n.sum()), float(1 - n.max() / n.sum())
         interval = {"calibration_error_low": 0.004, "calibration_error_high": 0.031}
         calibration = {"calibration_error": 0.012, "uncalibrated_error": 0.045, **interval}
-        names = ("knn_error", "balanced_knn_error", "input_knn_error")
-        errors = {**dict.fromkeys(names, error), "knn_error_sd": 0.004, "chance_error": chance}
-        null = np.clip(rng.normal(chance, 0.02, 99), error + 0.01, 1).round(2)
+        rules = ("voronoi", "balanced_voronoi", "knn", "input_knn")
+        errors = {f"{rule}_error": error for rule in rules}
+        for rule in rules[:2]:
+            errors |= {f"{rule}_error_low": error - 0.01, f"{rule}_error_high": error + 0.02}
+        errors |= {"voronoi_error_sd": 0.004, "largest_class_error": largest}
+        errors |= {"n_unjudged": 0, "n_unjudged_classes": 0}
+        shuffled = rng.normal(1 / n_classes, 0.02, 99).clip(0, 0.9).round(2)
+        of_class = {"voronoi_error": 1 - confusion.diagonal() / n}
+        of_class |= {"voronoi_error_low": 0.0, "voronoi_error_high": 1.0}
         adata.uns["ce_cv"] = StoredCrossValidation(
             {"label_key": "cell_type", "n_folds": 5},
             classes,
             confusion=confusion,
             quality={"n": int(n.sum()), **errors, **calibration},
-            per_class=pd.DataFrame(
-                {"class": list(classes), "n": n, "knn_error": 1 - confusion.diagonal() / n}
-            ),
-            errors=pd.DataFrame({"fold": range(5), "knn_error": error}),
+            per_class=pd.DataFrame({"class": list(classes), "n": n, **of_class}),
+            typical=np.eye(n_classes),
+            errors=pd.DataFrame({"fold": range(5), "voronoi_error": error}),
             warnings=("Class 'a' has 3 cells.", "Donor 2 is alone."),
-            permutation=PermutationTest(error, null, 0.01),
+            permutation=PermutationTest(0.95, shuffled, 0.01),
             model="{}",
         ).to_uns()
         if "ce" in adata.uns:

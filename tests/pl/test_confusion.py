@@ -104,7 +104,7 @@ def test_without_a_cross_validation_the_held_out_cells_are_counted(embed):
     expected = pd.crosstab(adata.obs["cell_type"][test], adata.obs["ce_label"][test])
     assert_array_equal(squares(ax), expected.reindex(columns=expected.index, fill_value=0))
     quality = adata.uns["ce"]["quality"]["test"]
-    right = 100 * (1 - quality["decoder_error"])
+    right = 100 * (1 - quality["voronoi_error"])
     assert ax.get_title() == f"held-out cells, n = {quality['n']}\n{right:.1f} % right"
     assert " of 22\n" in draw(adata[adata.obs["cell_type"] != "type 1"]).get_title()
 

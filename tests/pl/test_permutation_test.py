@@ -1,4 +1,4 @@
-"""The observed error and those of shuffled labels, and the p value in the title."""
+"""The probability of the labels and of shuffled ones, and the p value in the title."""
 
 from __future__ import annotations
 
@@ -17,22 +17,19 @@ def draw(adata: Any, **kwargs: Any) -> Axes:
     return ce.pl.permutation_test(adata, show=False, **kwargs)
 
 
-def test_all_permutations_and_the_observed_error_are_drawn(cells, validate):
+def test_all_permutations_and_the_observed_labels_are_drawn(cells, validate):
     adata = validate(cells)
     ax = draw(adata)
     test = adata.uns["ce_cv"]["permutation"]
     ends = [*(bar.get_x() for bar in ax.patches), ax.patches[-1].get_bbox().x1]
-    counts, _ = np.histogram(100 * test["errors"], ends)
+    counts, _ = np.histogram(test["shuffled"], ends)
     assert counts.sum() == 99
     assert_allclose([bar.get_height() for bar in ax.patches], counts)
-    observed = 100 * test["observed"]
-    assert_allclose([line.get_xdata()[0] for line in ax.lines], [observed, 100 * 2 / 3])
-    names = [f"observed: {observed:.1f} %", "always the largest class: 66.7 %"]
+    assert_allclose([line.get_xdata()[0] for line in ax.lines], [test["observed"]])
     named = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert named == ["with shuffled labels", *names]
+    assert named == ["with shuffled labels", f"observed: {test['observed']:.2f}"]
     left, right = ax.get_xlim()
-    assert left == 0
-    assert right > max(*ends, observed)
+    assert left < min(ends) < max(*ends, test["observed"]) < right
 
 
 def test_without_a_test_the_error_names_the_call(cells, validate):
@@ -51,7 +48,7 @@ def test_without_a_test_the_error_names_the_call(cells, validate):
     ],
 )
 def test_the_title_has_the_p_value_and_its_limits(cells, validate, n, p_value, title):
-    errors = np.random.default_rng(0).uniform(0.5, 0.7, n)
-    validate(cells).uns["ce_cv"]["permutation"] |= {"errors": errors, "p_value": p_value}
+    found = np.random.default_rng(0).uniform(0.3, 0.4, n)
+    validate(cells).uns["ce_cv"]["permutation"] |= {"shuffled": found, "p_value": p_value}
     assert draw(cells).get_title() == title
     assert draw(cells, title="mine").get_title() == "mine"

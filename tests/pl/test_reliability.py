@@ -84,10 +84,11 @@ def test_a_hundred_classes_are_legible(make_cells, validate, fast):
 def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     adata = validate(make_cells(5))
     table = adata.uns["ce_cv"]["per_class"]
-    table["knn_error"] = [0.21, 0.05, 0.9, 1.0, 0.4]
-    worst = (f"type {i} ({n} % of 24 cells wrong)" for i, n in ((3, 100), (2, 90), (4, 40)))
+    table["voronoi_error"] = [0.21, 0.05, 0.9, 1.0, 0.4]
+    also = "% of 24 cells wrong, 95 % interval 0 to 100 %"
+    worst = (f"type {i} ({n} {also})" for i, n in ((3, 100), (2, 90), (4, 40)))
     assert f"Least reliable: {', '.join(worst)} and 1 more." in summary(adata, "ce")
-    table["knn_error"] = 0.2
+    table["voronoi_error"] = 0.2
     assert not any("Least" in sentence for sentence in summary(adata, "ce"))
 
 

@@ -46,8 +46,9 @@ def as_set(array: np.ndarray) -> set[tuple[float, ...]]:
 def test_titles_have_the_stored_error(embed):
     adata = embed()
     quality = adata.uns["ce"]["quality"]["test"]
-    quality |= {"voronoi_error": 0.7, "chance_error": 0.6667}
-    for quality["at_chance"], chance in ((False, ""), (True, "\nno better than chance (66.7 %)")):
+    quality |= {"voronoi_error": 0.7, "largest_class_error": 0.6667}
+    text = "\nno better than naming the largest class (66.7 %)"
+    for quality["no_better_than_largest_class"], chance in ((False, ""), (True, text)):
         training, held_out = draw(adata)
         assert training.get_title() == "training cells (n = 96)"
         assert held_out.get_title() == f"held-out Voronoi error 70.0 % (n = 24){chance}"

@@ -39,7 +39,8 @@ def test_several_networks_are_not_overconfident_after_a_merge(noisy) -> None:
 def test_one_network_without_unseen_samples_is_not_calibrated(noisy, options) -> None:
     X, y, *_ = noisy
     model = ce.CentroidEncoder(random_state=0, **options).fit(X, y)
-    assert model.calibration_ == type(model.calibration_)()
+    calibration = model.calibration_
+    assert (calibration.temperature, calibration.exponent, calibration.terms) == (1, 2, ())
 
 
 def test_validation_samples_that_are_not_merged_calibrate(noisy) -> None:

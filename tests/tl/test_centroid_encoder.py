@@ -59,7 +59,7 @@ class TestSlots:
         assert np.isfinite(embedding).all()
 
         split, label = cells.obs["ce_split"], cells.obs["ce_label"]
-        assert list(split.cat.categories) == ["train", "test", "unlabeled"]
+        assert list(split.cat.categories) == ["train", "test", "unlabeled", "unused"]
         assert split.notna().all()
         assert_array_equal(split == "unlabeled", labels.isna() | (np.arange(120) < 10))
         assert list(label.cat.categories) == ["type 0", "type 1", "type 2", "nobody"]
@@ -73,11 +73,14 @@ class TestSlots:
         assert list(stored["history"]["epoch"]) == [1, 2, 3, 4, 5]
         assert set(stored["model"]) == {"config", "arrays"}
         quality = stored["quality"]
-        rules = ("knn", "voronoi", "decoder")
-        names = {"chance_error", *(f"{rule}_error" for rule in rules)}
-        names |= {f"balanced_{rule}_error" for rule in rules}
-        assert set(quality["train"]) == names | {"n"}
-        assert set(quality["test"]) == names | {"n", "at_chance", *CALIBRATION_ERRORS}
+        errors = {
+            f"{kind}{rule}_error" for kind in ("", "balanced_") for rule in ("knn", "voronoi")
+        }
+        names = errors | {f"{name}_{end}" for name in errors for end in ("low", "high")}
+        names |= {"largest_class_error"}
+        assert set(quality["train"]) == names | {"n", "n_unjudged", "n_unjudged_classes"}
+        also = {"n", "no_better_than_largest_class", *CALIBRATION_ERRORS}
+        assert set(quality["test"]) == names | also
         for part, n in (("train", 88), ("test", 22)):
             assert quality[part]["n"] == n
             assert all(0 <= quality[part][name] <= 1 for name in names)
@@ -99,9 +102,12 @@ class TestSlots:
         knn = KNeighborsClassifier(5).fit(embedding[train], y[train])
         expected = {
             "voronoi": (nearest != y)[test],
-            "decoder": (adata.obs["ce_label"].to_numpy() != y)[test],
             "knn": knn.predict(embedding[test]) != y[test],
         }
+        decided = (adata.obs["ce_label"].to_numpy() != y)[test]
+        # Without a decoder, the predicted class is that of the Voronoi cell.
+        expected["decoder" if placement == "bottleneck" else "voronoi"] = decided
+        assert ("decoder_error" in stored["quality"]["test"]) == (placement == "bottleneck")
         assert 0 < expected["knn"].mean() < 1
         for rule, wrong in expected.items():
             assert stored["quality"]["test"][f"{rule}_error"] == pytest.approx(wrong.mean())
@@ -190,9 +196,9 @@ class TestHoldOut:
         quality = pbmc.uns["ce"]["quality"]
         assert quality["train"]["knn_error"] < 0.1
         assert quality["test"]["knn_error"] > 0.6
-        assert quality["test"]["at_chance"]
+        assert quality["test"]["no_better_than_largest_class"]
         _, held_out = ce.pl.voronoi(pbmc, show=False)
-        assert "no better than chance" in held_out.get_title()
+        assert "no better than naming the largest class" in held_out.get_title()
 
 
 class TestUnlabeledCells:
@@ -438,7 +444,7 @@ class TestInterruption:
         def strike(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("centroid_encoder.tl._centroid_encoder.knn_predict", strike)
+        monkeypatch.setattr("centroid_encoder.tl._evaluation.knn_predict", strike)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
             embed(cells, fast)
 
@@ -472,5 +478,5 @@ def test_scanpy_plots_the_result(pbmc, fast):
 def test_default_call_is_accurate_on_real_cells(pbmc):
     ce.tl.centroid_encoder(pbmc, "bulk_labels", progress=False)
     quality = pbmc.uns["ce"]["quality"]["test"]
-    assert quality["knn_error"] < 0.3 < quality["chance_error"]
-    assert not quality["at_chance"]
+    assert quality["voronoi_error"] < 0.3 < quality["largest_class_error"]
+    assert not quality["no_better_than_largest_class"]

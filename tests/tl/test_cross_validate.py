@@ -6,9 +6,11 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
@@ -46,14 +48,20 @@ def test_results_agree_with_each_other(cells, validate):
     assert (obs["ce_cv_own"].notna() == labeled).all()
     agree = (obs["ce_cv_label"] == obs["cell_type"]) & labeled
     assert_array_equal(obs["ce_cv_own"][agree], obs["ce_cv_confidence"][agree])
-    assert (obs["ce_cv_own"] <= obs["ce_cv_confidence"])[labeled].all()
+    assert_array_equal(obs["ce_cv_judged"], obs["cell_type"])
 
     errors, quality = stored["errors"], stored["quality"]
     assert len(errors) == 8
     assert errors["n"].sum() == 2 * labeled.sum()
-    for name in ("knn", "voronoi", "decoder", "input_knn", "chance", "balanced_knn"):
-        assert quality[f"{name}_error"] == pytest.approx(errors[f"{name}_error"].mean())
+    for name in ("knn", "largest_class"):
+        pooled = np.average(errors[f"{name}_error"], weights=errors["n"])
+        assert quality[f"{name}_error"] == pytest.approx(pooled)
         assert quality[f"{name}_error_sd"] == pytest.approx(errors[f"{name}_error"].std())
+    assert quality["voronoi_error"] == pytest.approx(1 - agree[labeled].mean())
+    by_class = 1 - agree[labeled].groupby(obs["cell_type"][labeled], observed=True).mean()
+    assert quality["balanced_voronoi_error"] == pytest.approx(by_class.mean())
+    assert_allclose(stored["per_class"]["voronoi_error"], by_class)
+    assert not any("decoder" in name for name in [*quality, *stored["per_class"], *errors])
     expected = pd.crosstab(obs["cell_type"], obs["ce_cv_label"], dropna=False)
     classes = cells.obs["cell_type"].cat.categories
     assert_array_equal(stored["confusion"], expected.loc[classes, classes])
@@ -78,21 +86,33 @@ def test_a_fold_is_predicted_by_a_map_of_the_other_folds(cells, squeezed):
         knn = KNeighborsClassifier(5).fit(model.transform(cells.X[rest]), codes[rest])
         wrong = knn.predict(model.transform(cells.X[fold])) != codes[fold]
         assert row["knn_error"] == pytest.approx(wrong.mean())
-        inputs = model.fitted_map.standardizer(cells.X).numpy()
-        knn = KNeighborsClassifier(5).fit(inputs[rest], codes[rest])
-        assert row["input_knn_error"] == pytest.approx(
-            (knn.predict(inputs[fold]) != codes[fold]).mean()
-        )
+        pipe = make_pipeline(StandardScaler(), KNeighborsClassifier(5))
+        found = pipe.fit(cells.X[rest], codes[rest]).predict(cells.X[fold])
+        assert row["input_knn_error"] == pytest.approx((found != codes[fold]).mean())
 
 
 def test_real_classes_have_the_smallest_p_value(cells, validate):
     validate(cells, n_permutations=9)
     permutation = cells.uns["ce_cv"]["permutation"]
     assert permutation["p_value"] == pytest.approx(0.1)
-    assert permutation["observed"] == pytest.approx(cells.uns["ce_cv"]["quality"]["knn_error"])
-    assert permutation["errors"].shape == (9,)
-    assert (permutation["errors"] > permutation["observed"]).all()
-    assert len(set(permutation["errors"])) > 1
+    assert permutation["shuffled"].shape == (9,)
+    assert (permutation["shuffled"] < permutation["observed"]).all()
+    assert len(set(permutation["shuffled"])) > 1
+    # Shuffled labels have the probability of a guess.
+    assert permutation["shuffled"].mean() == pytest.approx(1 / 3, abs=0.05)
+
+
+@pytest.mark.slow
+def test_a_rare_class_is_no_chance(make_cells):
+    """One cell in twenty: the error is that of naming the large class, but p is small."""
+    rng = np.random.default_rng(0)
+    rare = np.arange(1000) < 50
+    X = rng.normal(size=(1000, 10)).astype(np.float32)
+    X[:, 0] += 2 * rare
+    adata = ad.AnnData(X, obs=pd.DataFrame({"kind": np.where(rare, "rare", "common")}))
+    adata.obs_names = [f"cell{i}" for i in range(1000)]
+    ce.tl.cross_validate(adata, "kind", n_permutations=19, progress=False)
+    assert adata.uns["ce_cv"]["permutation"]["p_value"] == pytest.approx(0.05)
 
 
 @pytest.mark.slow
@@ -117,7 +137,7 @@ def test_more_repeats_and_permutations_contain_the_same_ones(cells, validate):
     few = validate(cells, n_permutations=2, copy=True).uns["ce_cv"]
     many = validate(cells, n_repeats=2, n_permutations=4, copy=True).uns["ce_cv"]
     pd.testing.assert_frame_equal(many["errors"].iloc[:5], few["errors"])
-    assert_array_equal(many["permutation"]["errors"][:2], few["permutation"]["errors"])
+    assert_array_equal(many["permutation"]["shuffled"][:2], few["permutation"]["shuffled"])
 
 
 @pytest.mark.parametrize(("n_obs", "n_counted"), [(500, 5), (501, 5), (900, 3), (2600, 1)])
@@ -153,9 +173,13 @@ class TestWarnings:
         one = cells[((cells.obs["cell_type"] != "type 1") | (rank < 1)).to_numpy()].copy()
         validate(one, n_repeats=2)
         only = one.obs["cell_type"] == "type 1"
-        assert (one.obs["ce_cv_own"][only] == 0).all()
-        assert (one.obs["ce_cv_label"][only] != "type 1").all()
-        assert np.isfinite(one.obs["ce_cv_confidence"]).all()
+        # No training cell has its class when it is held out: it is not judged.
+        columns = ["ce_cv_own", "ce_cv_label", "ce_cv_confidence", "ce_cv_judged"]
+        assert one.obs.loc[only, columns].isna().all(axis=None)
+        assert one.obs.loc[~only, columns].notna().all(axis=None)
+        quality = one.uns["ce_cv"]["quality"]
+        assert (quality["n_unjudged"], quality["n"]) == (1, one.n_obs - 1)
+        assert one.uns["ce_cv"]["confusion"].sum() == one.n_obs - 1
 
     def test_classes_of_one_group(self, cells, validate):
         cells.obs["donor"] = np.where(
@@ -166,7 +190,11 @@ class TestWarnings:
         validate(cells, group_key="donor")
         warning = cells.uns["ce_cv"]["warnings"][0]
         assert "in one group of 'donor' only: 'type 2'" in warning
-        assert cells.uns["ce_cv"]["per_class"]["knn_error"][2] == 1
+        table, quality = cells.uns["ce_cv"]["per_class"], cells.uns["ce_cv"]["quality"]
+        assert np.isnan(table["voronoi_error"][2])
+        of_class = (cells.obs["cell_type"] == "type 2").sum()
+        assert (quality["n_unjudged"], quality["n_unjudged_classes"]) == (of_class, 1)
+        assert not (ce.tl.mislabeled(cells, max_own=1)["label"] == "type 2").any()
 
     def test_labels_from_a_clustering(self, cells, validate):
         finer = cells.obs["cell_type"].astype(str) + np.resize(["", "'"], cells.n_obs)
@@ -188,17 +216,12 @@ class TestWarnings:
         ({"n_repeats": 0}, "n_repeats must be at least 1"),
         ({"n_permutations": -1}, "n_permutations must be at least 0"),
         ({"n_permutations": 10**12}, "n_permutations must be at least 0 and below"),
-        ({"group_key": "cell_type"}, None),
+        ({"group_key": "cell_type"}, "each class is a group"),
     ],
 )
 def test_impossible_numbers_are_refused(cells, unchanged, validate, kwargs, words):
-    with unchanged(cells):
-        if words is None:
-            # Each class is a group, so that no network is trained on the classes of its fold.
-            assert validate(cells, copy=True, **kwargs).uns["ce_cv"]["quality"]["knn_error"] == 1
-        else:
-            with pytest.raises(ValueError, match=words.replace("(", r"\(")):
-                validate(cells, **kwargs)
+    with unchanged(cells), pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        validate(cells, **kwargs)
 
 
 def test_folds_that_leave_one_class_are_refused(cells, validate, unchanged):
@@ -269,8 +292,8 @@ class TestMislabeled:
         validate(cells)
         with unchanged(cells), pytest.raises(ValueError, match=r"\[0, 1\]; got 2"):
             ce.tl.mislabeled(cells, max_own=2)
-        del cells.obs["ce_cv_own"]
-        with pytest.raises(KeyError, match=r"'ce_cv_own'.*is gone"):
+        del cells.obs["ce_cv_judged"]
+        with pytest.raises(KeyError, match=r"'ce_cv_judged'.*is gone"):
             ce.tl.mislabeled(cells)
 
 

@@ -15,7 +15,8 @@ from scipy.spatial.distance import cdist
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
 
-BOTH = pytest.mark.parametrize("regions", ["voronoi", "decoder"])
+CASES = [("voronoi", "voronoi"), ("bottleneck", "voronoi"), ("bottleneck", "decoder")]
+"""Placement and regions. Without a bottleneck there is no decoder."""
 
 
 def placed(
@@ -39,7 +40,7 @@ def placed(
     return ad.AnnData(obs=obs, obsm={"X_ce": np.asarray(embedding)}, uns={"ce": uns})
 
 
-@pytest.fixture(scope="module", params=["voronoi", "bottleneck"])
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
 def trained(request):
     """Cells of overlapping classes with a result; some have no label, some are left out."""
     rng = np.random.default_rng(0)
@@ -50,13 +51,24 @@ def trained(request):
     labels = pd.Categorical.from_codes(np.where(np.arange(160) < 10, -1, codes), list("cadb"))
     adata = ad.AnnData(X, obs=pd.DataFrame({"cell_type": labels}, [f"c{i}" for i in range(160)]))
     model = ce.CentroidEncoder(
-        hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01, placement=request.param
+        hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01, placement=request.param[0]
     )
     ce.tl.centroid_encoder(adata, "cell_type", model=model, missing="drop", progress=False)
     return adata
 
 
-@BOTH
+@pytest.fixture
+def regions(request, trained):
+    return request.node.callspec.params["trained"][1]
+
+
+def test_regions_that_the_map_lacks_are_an_error(trained):
+    if "decoder_error" not in trained.uns["ce"]["quality"]["test"]:
+        for call in (ce.tl.misplaced, ce.pl.voronoi):
+            with pytest.raises(ValueError, match="this map has no decoder"):
+                call(trained, regions="decoder")
+
+
 def test_lists_cells_in_the_region_of_another_class(trained, regions):
     table = ce.tl.misplaced(trained, regions=regions)
     labels, embedding = trained.obs["cell_type"].astype(object), trained.obsm["X_ce"]
@@ -117,12 +129,12 @@ class TestDecoder:
         table = ce.tl.misplaced(adata)
         del adata.uns["ce"]["model"]["arrays"]
         assert_frame_equal(ce.tl.misplaced(adata), table)
+        # Without the arrays it is not known whether there is a decoder.
         with pytest.raises(InvalidStateError, match="lacks 'config' or 'arrays'"):
             ce.tl.misplaced(adata, regions="decoder")
 
 
 class TestTable:
-    @BOTH
     def test_of_a_selection_is_a_part_of_the_whole(self, trained, unchanged, regions):
         whole = ce.tl.misplaced(trained, regions=regions)
         view = trained[trained.obs["cell_type"] == "d"]
@@ -135,7 +147,6 @@ class TestTable:
             assert_allclose(part["depth"], expected["depth"], rtol=1e-6)
 
 
-@BOTH
 def test_the_figure_marks_the_same_cells(trained, regions):
     table = ce.tl.misplaced(trained, regions=regions)
     axes = ce.pl.voronoi(trained, regions=regions, mark_misplaced=True, show=False)

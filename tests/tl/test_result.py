@@ -101,7 +101,7 @@ def test_the_permutation_test_can_be_missing(adata):
         ("ce", {"centers": np.ones((3, 3))}, "obsm['X_ce'] of (90, 2)"),
         ("ce_cv", {"per_class": None}, ""),
         ("ce_cv", {"confusion": np.ones((2, 3))}, "3 classes, confusion of shape (2, 3)"),
-        ("ce_cv", {"permutation": {"errors": [1]}}, "'observed'"),
+        ("ce_cv", {"permutation": {"shuffled": [1]}}, "'observed'"),
     ],
 )
 def test_a_damaged_result_is_an_error(adata, name, change, words):

@@ -41,7 +41,7 @@ def test_suggests_cells_without_a_label_between_two_classes(labelled):
     assert labelled.obs.loc[queue.index, "label"].isna().all()
     unsure = queue[queue["reason"] == "unsure"]
     assert len(unsure) >= 18
-    margins = unsure["probability"] - unsure["runner_up_probability"]
+    margins = (unsure["probability"] - unsure["runner_up_probability"]).abs()
     assert margins.is_monotonic_increasing
     # Their classes are those of the map; their confidence is lower than that of most other cells.
     assert (queue["label"].astype(str) == labelled.obs.loc[queue.index, "ce_label"]).all()
@@ -52,9 +52,12 @@ def test_suggests_cells_without_a_label_between_two_classes(labelled):
 def test_probabilities_are_those_of_the_map(labelled):
     queue = ce.tl.suggest(labelled, n=10)
     model = ce.tl.fitted_model(labelled)
-    found = np.sort(model.predict_proba(labelled[queue.index].to_df()), axis=1)
-    assert_allclose(queue["probability"], found[:, -1], rtol=1e-4)
-    assert_allclose(queue["runner_up_probability"], found[:, -2], rtol=1e-4)
+    x = labelled[queue.index].to_df()
+    assert (queue["label"].astype(str) == model.predict(x)).all()
+    found = pd.DataFrame(model.predict_proba(x), queue.index, model.classes_)
+    for name, probability in (("label", "probability"), ("runner_up", "runner_up_probability")):
+        own = [found.loc[cell, label] for cell, label in queue[name].items()]
+        assert_allclose(queue[probability], own, rtol=1e-4)
     assert (queue["label"].astype(str) != queue["runner_up"].astype(str)).all()
 
 

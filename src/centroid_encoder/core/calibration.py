@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, softmax, xlogy
+from scipy.special import expit, log_softmax, logit, softmax, xlogy
 
 from centroid_encoder.core.splits import at_most
 
@@ -20,6 +20,8 @@ TEMPERATURES = (1e-3, 1e3)  # in units of the root mean square of the centroids
 EXPONENTS = (0.1, 4.0)
 N_FITTED = 20_000  # largest number of samples that the parameters are fitted to
 N_STEPS = 20  # of Newton's method
+LEAST = 100  # smallest number of samples for the terms, which are too uncertain with fewer
+RIDGE = 1.0  # weight of the squared terms in the negative log-likelihood
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,6 @@ class Calibration:
             # A mean, because with the slopes of a sum the first step would be far too long.
             return float(value) / n, np.array(slope) / n
 
-        # Temperature and exponent are fitted between two fits of the terms.
-        before = before._with_terms(distances, labels, weights)
         bounds = [tuple(np.log(limits)) for limits in (TEMPERATURES, EXPONENTS)]
         best = minimize(loss, np.zeros(2), jac=True, method="TNC", bounds=bounds)
         temperature, exponent = np.exp(best.x).tolist()
@@ -105,7 +105,7 @@ class Calibration:
         )
         gain = weights * (new - old)
         fitted = fitted if gain.sum() - 2 > np.sqrt(n) * gain.std() else before
-        return fitted._with_terms(distances, labels, weights)
+        return fitted if n < LEAST else fitted._with_terms(distances, labels, weights)
 
     def _with_terms(self, distances: Floats, labels: Codes, weights: Floats) -> Self:
         """Fit the terms by Newton's method.
@@ -114,13 +114,16 @@ class Calibration:
         its exponential. Each term is thus the intercept of a logistic regression.
         """
         n_classes, nearest = distances.shape[1], distances.argmin(axis=1)
-        without = replace(self, terms=()).probabilities(distances)
-        p = without[np.arange(len(nearest)), nearest].clip(1e-9, 1 - 1e-9)
-        log_odds, right, terms = np.log(p / (1 - p)), nearest == labels, np.zeros(n_classes)
+        p = self.probabilities(distances)[np.arange(len(nearest)), nearest]
+        log_odds, right, terms = (
+            logit(p.clip(1e-9, 1 - 1e-9)),
+            nearest == labels,
+            np.zeros(n_classes),
+        )
         for _ in range(N_STEPS):
             p = expit(log_odds + terms[nearest])
-            slope = np.bincount(nearest, weights * (right - p), n_classes) - terms
-            terms += slope / (np.bincount(nearest, weights * p * (1 - p), n_classes) + 1)
+            slope = np.bincount(nearest, weights * (right - p), n_classes) - RIDGE * terms
+            terms += slope / (np.bincount(nearest, weights * p * (1 - p), n_classes) + RIDGE)
         return replace(self, terms=tuple(terms.tolist()))
 
     def logits(self, distances: Floats) -> NDArray[np.float64]:

@@ -296,7 +296,8 @@ class CrossValidation(_run.Job):
         self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
         for repeat in repeats:
             n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
-            if ((n_cells.sum() > n_cells).sum(axis=1) < 2).any():
+            is_known = n_cells.sum() > n_cells
+            if (is_known.sum(axis=1) < 2).any() or not (is_known & (n_cells > 0)).any(axis=None):
                 by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
                 raise InputError(
                     f"with {self.n_folds} folds{by}, a training would have cells of one class "

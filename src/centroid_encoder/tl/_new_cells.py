@@ -61,10 +61,13 @@ class NewCells:
             return np.full(x.shape[0], np.nan)
         return map_.novelty.quantiles(x, map_.standardizer)
 
-    def probabilities(self, x: Any) -> NDArray[np.floating]:
-        """(n, M) probabilities of the classes of the model, in its order, for prepared cells."""
+    def probabilities(self, x: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """(n, M) probabilities of the classes of the model, and (n,) predicted classes.
+
+        The cells are prepared.
+        """
         distances = np.concatenate([found for _, found in self.model.fitted_map.judge(x)])
-        return self.model.calibration_.probabilities(distances)
+        return self.model.calibration_.probabilities(distances), distances.argmin(axis=1)
 
     def prepared(self, x: Any, start: int = 0) -> tuple[Any, NDArray[np.bool_]]:
         """Return finite values of the map's features, and a mask of cells that lack too many.

@@ -73,7 +73,8 @@ def suggest(
         ``reason`` : dtype ``category``
             ``"typical"``, ``"unsure"`` or ``"novel"``.
         ``label``, ``runner_up`` : dtype ``category``
-            The most probable class and the next one; missing without a map.
+            The predicted class, and the most probable one of the others; missing without a map.
+            The second can be more probable, since small classes have more weight in a prediction.
         ``probability``, ``runner_up_probability`` : dtype ``float32``
             Their probabilities; NaN without a map.
 
@@ -141,7 +142,8 @@ def suggest(
         raise InputError("all cells have labels: there is nothing to suggest", "label_key")
     classes, probabilities, novelty = pd.Index([], dtype=object), None, None
     if stored is not None:
-        classes, probabilities = pd.Index(model.classes_.tolist()), cells.probabilities(x)
+        classes = pd.Index(model.classes_.tolist())
+        probabilities, predicted = cells.probabilities(x)
         novelty = cells.novelty(x)
     points = suggestion.principal_points(x)
     rows, reasons = suggestion.choose(
@@ -149,16 +151,16 @@ def suggest(
     )
     reason = pd.Categorical(reasons, get_args(suggestion.Reason))
     table = pd.DataFrame({"reason": reason}, index=adata.obs_names[pool[rows]])
-    for i, label, probability in (
-        (-1, "label", "probability"),
-        (-2, "runner_up", "runner_up_probability"),
-    ):
-        codes, values = np.full(len(rows), -1), np.full(len(rows), np.nan, dtype=np.float32)
-        if probabilities is not None:
-            codes = np.argsort(probabilities[rows], axis=1)[:, i]
-            values = probabilities[rows, codes].astype(np.float32)
-        table[label] = pd.Categorical.from_codes(codes, classes)
-        table[probability] = values
+    none = np.full(len(rows), -1)
+    found = {"": none, "runner_up_": none}
+    if probabilities is not None:
+        others = probabilities[rows].copy()
+        others[np.arange(len(rows)), predicted[rows]] = -1
+        found = {"": predicted[rows], "runner_up_": others.argmax(axis=1)}
+    for name, codes in found.items():
+        table[name.removesuffix("_") or "label"] = pd.Categorical.from_codes(codes, classes)
+        values = np.nan if probabilities is None else probabilities[rows, codes]
+        table[f"{name}probability"] = np.full(len(rows), values, dtype=np.float32)
     return table
 
 

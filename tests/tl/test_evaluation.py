@@ -1,0 +1,90 @@
+"""Errors and calibration by class, compared with scikit-learn, scipy and brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import balanced_accuracy_score, zero_one_loss
+
+from centroid_encoder.tl._evaluation import evaluate, evaluate_confidence
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("n", [1, 4, 60])
+def test_errors_are_those_of_scikit_learn(n: int, n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
+    predicted = {
+        rule: np.where(rng.uniform(size=n) < p, rng.integers(0, n_classes, n), labels)
+        for rule, p in (("knn", 0.2), ("voronoi", 0.5), ("decoder", 0.9))
+    }
+    wrong = pd.DataFrame({rule: found != labels for rule, found in predicted.items()})
+    wrong["largest_class"] = labels != 1
+    quality, per_class = evaluate(wrong, labels, n_classes)
+    assert quality["n"] == n
+    assert quality["largest_class_error"] == pytest.approx(np.mean(labels != 1))
+    inside = [labels == code for code in range(n_classes)]
+    for rule, found in predicted.items():
+        assert quality[f"{rule}_error"] == pytest.approx(zero_one_loss(labels, found))
+        balanced = 1 - balanced_accuracy_score(labels, found)
+        assert quality[f"balanced_{rule}_error"] == pytest.approx(balanced)
+        expected = [np.mean(found[i] != labels[i]) if i.any() else np.nan for i in inside]
+        np.testing.assert_allclose(per_class[f"{rule}_error"], expected)
+        for i, low, high in zip(
+            inside, per_class[f"{rule}_error_low"], per_class[f"{rule}_error_high"], strict=True
+        ):
+            if i.any():
+                test = binomtest(int((found[i] != labels[i]).sum()), int(i.sum()))
+                assert (low, high) == pytest.approx(test.proportion_ci(method="wilson"), abs=1e-6)
+
+
+def test_without_cells_errors_are_nan() -> None:
+    none = np.zeros(0, dtype=np.intp)
+    wrong = pd.DataFrame({"knn": none != none, "largest_class": none != none})
+    quality, per_class = evaluate(wrong, none, 3)
+    assert quality.pop("n") == 0
+    assert np.isnan([*quality.values(), *per_class["knn_error"]]).all()
+
+
+def test_a_rare_class_that_is_never_predicted_is_wrong_in_one_half_of_the_classes() -> None:
+    """The rare class has cells in two of five donors, so a mean over donors would be 0.2."""
+    labels = np.repeat([0, 1], [1000, 40])
+    donors = np.r_[np.repeat(np.arange(5), 200), np.repeat([0, 1], 20)]
+    quality, _ = evaluate(pd.DataFrame({"voronoi": labels == 1}), labels, 2, donors)
+    assert quality["balanced_voronoi_error"] == 0.5
+    assert quality["voronoi_error"] == pytest.approx(40 / 1040)
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_intervals_cover_the_error_of_new_cells(by_group: bool) -> None:
+    """The errors of the cells of a donor are alike, so that only a bootstrap of donors covers."""
+    covered = dict.fromkeys(("cells", "groups"), 0)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        donors = np.repeat(np.arange(25), 20)
+        rates = rng.beta(2, 6, 25) if by_group else np.full(25, 0.25)
+        wrong = pd.DataFrame({"voronoi": rng.random(500) < rates[donors]})
+        for kind, units in (("cells", None), ("groups", donors)):
+            quality, _ = evaluate(wrong, donors % 2, 2, units)
+            for name in ("voronoi_error", "balanced_voronoi_error"):
+                covered[kind] += quality[f"{name}_low"] <= 0.25 <= quality[f"{name}_high"]
+    assert covered["groups"] >= 174
+    assert (covered["cells"] < 150) == by_group
+
+
+def test_the_calibration_of_each_predicted_class_is_its_own() -> None:
+    """Confidence is right on average, but that of the rare prediction is 30 points too high."""
+    predicted = np.repeat([0, 1, 2], [900, 100, 5])
+    confidence = np.repeat([0.9, 0.7, 0.8], [900, 100, 5])
+    right = np.r_[np.arange(900) < 840, np.arange(100) < 40, np.arange(5) < 4]
+    errors, table = evaluate_confidence(predicted, confidence, confidence, right, 4)
+    assert errors["calibration_error"] < 0.07
+    assert table["n_predicted"].tolist() == [900, 100, 5, 0]
+    np.testing.assert_allclose(table["confidence"], [0.9, 0.7, 0.8, np.nan])
+    np.testing.assert_allclose(table["right"], [840 / 900, 0.4, 0.8, np.nan])
+    interval = binomtest(40, 100).proportion_ci(method="wilson")
+    assert (table["right_low"][1], table["right_high"][1]) == pytest.approx(interval, abs=1e-6)
+    assert table["rough"].tolist() == [False, False, True, True]
