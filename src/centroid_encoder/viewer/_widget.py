@@ -91,9 +91,7 @@ class CentroidEncoderWidget(QWidget):
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas)
-        self.queue = QueuePanel(
-            self.session, self.form, self.viewer, self.label.keys, self.label.channels
-        )
+        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)

@@ -17,7 +17,6 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
-from centroid_encoder.viewer.session.channels import Channels
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all
@@ -40,16 +39,10 @@ class QueuePanel(QWidget):
     """Name of the column that the predictions were written to."""
 
     def __init__(
-        self,
-        session: Session,
-        form: TrainingForm,
-        viewer: ViewerModel,
-        keys: Keys,
-        channels: Channels,
+        self, session: Session, form: TrainingForm, viewer: ViewerModel, keys: Keys
     ) -> None:
         super().__init__()
         self._session = session
-        self._channels = channels
         self._form = form
         self.queue = Queue()
         self.is_searching = False
@@ -66,12 +59,6 @@ class QueuePanel(QWidget):
         tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
         self.strip_button = button("Strip", tip, self._show)
         self.strip_button.setCheckable(True)
-        tip = (
-            "Show the images in which the proposed class is best seen, with contrast limits for it"
-        )
-        self.channels_button = button("Channels", tip, self._show_channels)
-        self.channels_button.setCheckable(True)
-        self.channels_button.setChecked(True)
         self.strip = Strip(session, viewer)
         tip = "Give all unlabelled cells of the strip their proposed labels, in one step"
         self.agree_button = button("Agree to all", tip, self.agree)
@@ -92,11 +79,10 @@ class QueuePanel(QWidget):
             (self.apply_button, 1), QLabel("unassigned below"), self.confidence_box
         )
         answers = self.accept_button, self.skip_button, self.back_button
-        pictures = self.strip_button, self.channels_button
         column(
             self,
             self.text,
-            side_by_side(self.suggest_button, *answers, *pictures),
+            side_by_side(self.suggest_button, *answers, self.strip_button),
             self.strip,
             self.agree_button,
             applying,
@@ -200,7 +186,6 @@ class QueuePanel(QWidget):
         if self.queue.cells and draft is not None:
             self.queue.propose(draft.obs[obs_key(DRAFT_KEY, "label")])
             self._search()
-            self._show_channels()
         self._show()
 
     def _on_moved(self) -> None:
@@ -213,17 +198,8 @@ class QueuePanel(QWidget):
     def _look(self) -> None:
         """Select the cell of the queue, and show it in its image."""
         if (current := self.queue.current) is not None:
-            self._show_channels()
             self._session.select(np.array([current.row]))
             self._session.zoom_requested.emit()
-
-    def _show_channels(self) -> None:
-        """Show the channels of the proposed class, unless that is switched off."""
-        current = self.queue.current
-        if current is None or current.label is None or not self.channels_button.isChecked():
-            self._channels.restore()
-        else:
-            self._channels.show(current.label, current.row)
 
     def _looks(self) -> bool:
         """Whether the cell of the queue alone is selected."""
@@ -291,7 +267,6 @@ class QueuePanel(QWidget):
         self.skip_button.setEnabled(current is not None)
         self.back_button.setEnabled(queue.can_go_back)
         self.apply_button.setEnabled(session.draft is not None)
-        self.channels_button.setVisible(any(self._channels.by_class.values()))
         self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
         has_strip = self._has_strip and current is not None
         self.strip.setVisible(has_strip)
