@@ -189,7 +189,7 @@ def measure(widget: CentroidEncoderWidget) -> None:
     spacing = {"cells": (1.0, 1.0)}
     plan = Measuring({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
     cpu, started = time.process_time(), time.perf_counter()
-    widget.data.measuring.begin(lambda: plan, "Measuring cells")
+    widget.data.measure(plan)
     while widget.data.measuring.task is not None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started

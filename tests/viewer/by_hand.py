@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from napari import Viewer
-from napari.layers import Image, Layer
+from napari.layers import Layer
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.panels.label import CHANNELS, KEY, NAME
+from centroid_encoder.viewer.panels.label import KEY, NAME
 from centroid_encoder.viewer.session.labeling import Labeling, mark_key, suggested_column
 from centroid_encoder.viewer.session.predictions import SUFFIX
 
@@ -217,15 +217,6 @@ class LabelsByHand:
         if self.labeling is None or not self.hand.names:
             return []
         return self.edit(KEY, self.pick(["", "m", "P", "7", "N", "ab", "1"]))
-
-    def do_change_channels(self) -> list[AnnData]:
-        if self.labeling is None or not self.hand.names:
-            return []
-        images = [layer.name for layer in self.viewer.layers if isinstance(layer, Image)]
-        return self.edit(CHANNELS, self.pick(["", "no such image", *images]))
-
-    def do_switch_channels(self) -> None:
-        self.widget.queue.channels_button.click()
 
     def do_draw_in_image(self) -> None:
         """Switch the lasso of the image on or off, and draw a triangle or a click."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import napari
@@ -42,14 +40,12 @@ from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Task, import_jobs
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.viewer.task import Task
-
 PLUGIN = "centroid-encoder"
-WORKER = "centroid_encoder.viewer.task"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
 
@@ -91,9 +87,7 @@ class CentroidEncoderWidget(QWidget):
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas)
-        self.queue = QueuePanel(
-            self.session, self.form, self.viewer, self.label.keys, self.label.channels
-        )
+        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
@@ -210,9 +204,8 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.catalog.connect()
-            # Import PyTorch once the widget is on the screen, before Train is pressed. Imports of
-            # scikit-learn in two threads at once can fail.
-            QTimer.singleShot(IMPORT_DELAY, partial(import_module, WORKER))
+            # Import PyTorch once the widget is on the screen, before Train is pressed.
+            QTimer.singleShot(IMPORT_DELAY, import_jobs)
             if self.session.table is None:
                 self.session.read()
             else:

@@ -1,139 +1,152 @@
-"""Run a job in a thread."""
+"""Run a function in a thread."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from importlib import import_module
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
 from superqt.utils import create_worker
 
-from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.tl._run import Progress
+from centroid_encoder.core.reports import Frame, Report, StoppedTooEarly
 
+if TYPE_CHECKING:
+    from centroid_encoder.tl._run import Progress
+
+INTERVAL = 50
+"""Milliseconds between two checks of the thread."""
 FRAME_PAUSE = 200
 """Milliseconds between two live frames, so that the GUI has time for other events."""
-REPORT_INTERVAL = 0.05
-"""Least number of seconds between two reports."""
 
 
-class _Thread(QObject):
-    """Events and a signal that the thread uses; unlike the `Task`, they exist until it ends."""
+class Steps:
+    """The callback of a job in a thread; it stores the last step until the `Task` shows it.
 
-    emitted = Signal(str, object)
-    """Name of a signal of the `Task`, and its value."""
+    It is no object of Qt: the thread may end after the window was deleted.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self.stopped, self.cancelled, self.wants_frame = Event(), Event(), Event()
+        self.job: Any = None
+        """The job, once its input has been read and checked."""
+        self.last: Report | Progress | None = None
+        self.frame: Frame | None = None
+        self.end: tuple[Any, Exception | None] | None = None
+        """The result of the function, and the exception that it raised."""
+
+    def __call__(self, step: Report | Progress | None) -> bool:
+        """Store a step; return whether the job must stop."""
+        if self.cancelled.is_set():
+            raise StoppedTooEarly
+        if step is not None:
+            self.last = step
+        if self.wants_frame.is_set() and isinstance(step, Report):
+            frame = step.frame()
+            if frame is not None:
+                self.wants_frame.clear()
+                self.frame = frame
+        return self.stopped.is_set()
+
+    def run(self, work: Callable[[Steps], Any]) -> None:
+        """Call the function, and store how it ended."""
+        try:
+            self.end = work(self), None
+        except Exception as error:  # The GUI thread shows it.
+            self.end = None, error
 
 
 class Task(QObject):
-    """Makes and runs a job in a thread; do not use the job before the task has ended.
+    """Calls `work` in a thread, and then `ended` in the GUI thread, unless it was cancelled.
 
-    All signals are emitted in the GUI thread, and none after `finished`, `failed` or `cancel`.
+    `work` gets a callback for the steps of a job, see `run_job`. `ended` gets the result and None,
+    or None and the exception: `StoppedTooEarly` if there was nothing to keep. All signals are
+    emitted in the GUI thread, and before that call. The task is deleted after its end.
 
-    `make` returns the job: an object with a method `run`, such as that of `tl._run.Job`. The thread
-    calls it, since it may read a large matrix. A `live` job is a training whose frames are shown.
+    With `live`, the frames of a training are shown.
     """
 
     begun = Signal(object)
     """The job; its input has been read and checked."""
     reported = Signal(object)
-    """A `Report` or `Progress`, at most every 50 ms."""
+    """The last `Report` or `Progress`, at most every 50 ms."""
     framed = Signal(object)
     """A live frame, see `Report.frame`; the thread waits until the GUI has drawn the last one."""
-    finished = Signal(object)
-    """The job with its results."""
-    failed = Signal(object)
-    """The exception that ended the job: `StoppedTooEarly` if there was nothing to keep."""
 
     def __init__(
-        self, make: Callable[[], Any], parent: QObject | None = None, *, live: bool = False
+        self,
+        work: Callable[[Steps], Any],
+        ended: Callable[[Any, Exception | None], None],
+        parent: QObject | None = None,
+        *,
+        live: bool = False,
     ) -> None:
         super().__init__(parent)
-        self._over = False
-        self._thread = thread = _Thread()
+        self._steps = steps = Steps()
+        self._ended = ended
+        self.job: Any = None
+        """The job of `run_job` after `begun`; the thread is using it."""
+        self._last: Report | Progress | None = None
+        self._pause = QTimer(self, interval=FRAME_PAUSE, singleShot=True)
+        self._pause.timeout.connect(steps.wants_frame.set)
         if live:
-            thread.wants_frame.set()
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.timeout.connect(thread.wants_frame.set)
-        worker: Any = create_worker(_work, make, thread, _start_thread=False, _ignore_errors=True)
-        # Qt disconnects bound methods of a QObject when the object is deleted.
-        thread.emitted.connect(self._pass_on)
-        worker.returned.connect(self._end)
+            steps.wants_frame.set()
         # The thread must also end when Qt deletes the window, and this object with it.
-        self.destroyed.connect(thread.cancelled.set)
-        self._worker = worker
+        self.destroyed.connect(steps.cancelled.set)
+        self._timer = QTimer(self, interval=INTERVAL)
+        self._timer.timeout.connect(self._check)
+        self._timer.start()
+        import_jobs()
+        self._worker: Any = create_worker(steps.run, work)
+        self._worker.start()
 
     @property
     def is_running(self) -> bool:
         """Whether the thread is running; after `cancel` it ends with the current step."""
         return bool(self._worker.is_running)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._worker.start()
-
     def stop(self) -> None:
-        """End the job early and keep the best state so far; `finished` follows."""
-        self._thread.stopped.set()
+        """End a job early and keep its best state so far."""
+        self._steps.stopped.set()
 
     def cancel(self) -> None:
-        """End the job without any further signal."""
-        self._over = True
-        self._thread.cancelled.set()
-        self._worker.quit()
+        """End the job without any further signal or call."""
+        self._timer.stop()
+        self._steps.cancelled.set()
+        self.deleteLater()
 
-    def _pass_on(self, name: str, value: object) -> None:
-        if self._over:
-            return
-        getattr(self, name).emit(value)
-        if name == "framed":
+    def _check(self) -> None:
+        """Emit what the thread has stored; a slot may cancel the task."""
+        steps = self._steps
+        # The thread stores nothing after its end.
+        end = steps.end
+        if steps.job is not self.job:
+            self.job = steps.job
+            self.begun.emit(self.job)
+        if steps.last is not self._last and self._timer.isActive():
+            self._last = steps.last
+            self.reported.emit(self._last)
+        if steps.frame is not None and self._timer.isActive():
+            frame, steps.frame = steps.frame, None
+            self.framed.emit(frame)
             # Qt handles the timer only after it has painted the frame.
-            self._pause.start(FRAME_PAUSE)
-
-    def _end(self, result: tuple[Any, Exception | None]) -> None:
-        if self._over:
-            return
-        self._over = True
-        job, error = result
-        if error is None:
-            self.finished.emit(job)
-        else:
-            self.failed.emit(error)
+            self._pause.start()
+        if end is not None and self._timer.isActive():
+            self._timer.stop()
+            # The traceback of an exception refers to `steps`.
+            steps.end = None
+            self.deleteLater()
+            self._ended(*end)
 
 
-def _work(make: Callable[[], Any], thread: _Thread) -> tuple[Any, Exception | None]:
-    """Make the job and run it in the thread; return it and the exception that ended it.
+def import_jobs() -> None:
+    """Import PyTorch and scikit-learn in the GUI thread; imports in two threads can fail."""
+    import_module("centroid_encoder.tl._run")
 
-    The exception is not raised, since superqt ignores every RuntimeError.
-    """
-    last_report = 0.0
 
-    def report(step: Report | Progress | None) -> bool:
-        nonlocal last_report
-        if thread.cancelled.is_set():
-            raise StoppedTooEarly
-        now = time.perf_counter()
-        if step is not None and now - last_report >= REPORT_INTERVAL:
-            last_report = now
-            thread.emitted.emit("reported", step)
-        if thread.wants_frame.is_set() and isinstance(step, Report):
-            frame = step.frame()
-            if frame is not None:
-                thread.wants_frame.clear()
-                thread.emitted.emit("framed", frame)
-        return thread.stopped.is_set()
-
-    job = None
-    try:
-        job = make()
-        thread.emitted.emit("begun", job)
-        job.run(report)
-    except Exception as error:  # The GUI thread shows it.
-        return job, error
-    return job, None
+def run_job(make: Callable[[], Any], steps: Steps) -> Any:
+    """Make a job, such as a `tl._run.Job`, and run it; `make` may read a large matrix."""
+    steps.job = job = make()
+    job.run(steps)
+    return job

@@ -93,7 +93,6 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, emb
     cells.uns["cell_type_by_hand"] = {
         "classes": [f"type {i}" for i in range(3)],
         "keys": ["1", "2", "3"],
-        "channels": ["", "", ""],
     }
     show(session, cells)
     session.start_labeling("cell_type")

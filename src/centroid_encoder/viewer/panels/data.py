@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 from napari.layers import Labels
@@ -34,6 +35,7 @@ from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
+from centroid_encoder.viewer.task import run_job
 
 EMPTY = (
     "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "
@@ -75,8 +77,6 @@ class DataPanel(QWidget):
         tip = "Make a table of the cells of Labels and Image layers"
         self.measure_button = button("Measure …", tip, self._ask_layers)
         self.measuring = TaskRow()
-        self.measuring.finished.connect(self._on_measured)
-        self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
@@ -117,6 +117,12 @@ class DataPanel(QWidget):
         if self._dialog is not None:
             self._dialog.reject()
 
+    def measure(self, plan: Measuring) -> None:
+        """Measure cells in a thread, and add their table."""
+        self.message.say("")
+        work = partial(run_job, lambda: plan)
+        self.measuring.begin(work, f"Measuring {plan.name}", self._on_measured)
+
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept files of tables; napari opens all others."""
         event.setAccepted(bool(_dropped(event)))
@@ -140,10 +146,12 @@ class DataPanel(QWidget):
         dialog.deleteLater()
         plan = dialog.plan
         if accepted and plan is not None:
-            self.message.say("")
-            self.measuring.begin(lambda: plan, f"Measuring {plan.name}")
+            self.measure(plan)
 
-    def _on_measured(self, job: Measuring) -> None:
+    def _on_measured(self, job: Measuring, error: Exception | None) -> None:
+        if error is not None:
+            self._on_failed(error)
+            return
         assert job.adata is not None
         self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
         notices = " ".join(map(sentence, job.notices))

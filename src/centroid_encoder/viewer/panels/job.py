@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
@@ -16,10 +17,10 @@ from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
 from centroid_encoder.viewer.session.provenance import MadeBy
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
-    from centroid_encoder.viewer.task import Task
 
 
 class JobPanel(QWidget):
@@ -35,12 +36,9 @@ class JobPanel(QWidget):
         self.form = form
         self.table: Table | None = None
         self.made_by: MadeBy | None = None
-        self._job: Job | None = None
         self.progress = TaskRow()
         self.message = Message()
         form.setting_changed.connect(self._on_setting)
-        self.progress.finished.connect(self._on_finished)
-        self.progress.failed.connect(self._on_failed)
         self.progress.cancelled.connect(self._on_cancelled)
         session.table_changed.connect(self.enable)
 
@@ -61,8 +59,9 @@ class JobPanel(QWidget):
         # Import the function in this thread: imports of scikit-learn in two threads can fail.
         getattr(tl, made_by.function)
         self.message.say("")
-        self.table, self.made_by, self._job = table, made_by, None
-        task = self.progress.begin(make, name, stoppable=self._is_training)
+        self.table, self.made_by = table, made_by
+        work, stoppable = partial(run_job, make), self._is_training
+        task = self.progress.begin(work, name, self._on_end, stoppable=stoppable)
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
         self.enable()
@@ -83,21 +82,23 @@ class JobPanel(QWidget):
             self.message.say("")
 
     def _on_begun(self, job: Job) -> None:
-        self._job = job
         self.message.say(" ".join(map(sentence, job.notices)), "warning")
 
     def _on_framed(self, frame: Frame) -> None:
-        table, made_by, job, session = self.table, self.made_by, self._job, self.session
-        if table is None or made_by is None or job is None:
+        table, made_by, task, session = self.table, self.made_by, self.task, self.session
+        if table is None or made_by is None or task is None:
             return
         # The cells of a frame are those at the start of the training.
-        if table is session.table and table.adata.obs_names.equals(job.obs_names):
-            session.framed.emit(job, frame, made_by.label_key)
+        if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
+            session.framed.emit(task.job, frame, made_by.label_key)
 
-    def _on_finished(self, job: Job) -> None:
+    def _on_end(self, job: Job, failure: Exception | None) -> None:
         table, made_by = self.table, self.made_by
-        if table is None or made_by is None:
+        if failure is not None:
+            self._on_failed(failure)
             return
+        assert table is not None
+        assert made_by is not None
         self._forget()
         try:
             self.session.write(job, table, made_by)
@@ -130,7 +131,7 @@ class JobPanel(QWidget):
             self.session.read()
 
     def _forget(self) -> None:
-        self.table = self.made_by = self._job = None
+        self.table = self.made_by = None
         self.enable()
 
 

@@ -27,7 +27,6 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
-from centroid_encoder.viewer.session.channels import Channels
 from centroid_encoder.viewer.session.draft import error_text, held_out_error, is_trainable
 from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
@@ -37,9 +36,8 @@ HEADERS = [
     ("class", "A double click changes the name"),
     ("key", "Labels the selected cells; a double click changes it"),
     ("cells", "Labelled cells"),
-    ("channels", "Images in which the class is best seen; a double click changes them"),
 ]
-COLOR, NAME, KEY, CELLS, CHANNELS = range(5)
+COLOR, NAME, KEY, CELLS = range(4)
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
     "class. The labels go into a column of their own, and a live map is trained whenever you pause."
@@ -51,8 +49,8 @@ NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map, `channels` shows the images of a class.
-    `body` is shown during a labelling; other widgets can be added to its layout.
+    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling; other
+    widgets can be added to its layout.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
@@ -64,7 +62,6 @@ class LabelPanel(QWidget):
         self._help: QMessageBox | None = None
         self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
-        self.channels = Channels(session, viewer.layers)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
         self.column_line.setToolTip(
@@ -76,7 +73,7 @@ class LabelPanel(QWidget):
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.view = TableView("Classes made by hand", numbers_from=CELLS)
-        self.view.frame.editable = (NAME, KEY, CHANNELS)
+        self.view.frame.editable = (NAME, KEY)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -256,13 +253,11 @@ class LabelPanel(QWidget):
             return
         self.classes = labeling.classes
         self.keys.bind({one.key: one.name for one in self.classes if one.key})
-        counts, channels = labeling.counts(), self.channels.by_class
         rows = [
-            (QColor(one.color), one.name, one.key, f"{n:,}", ", ".join(channels[one.name]))
-            for one, n in zip(self.classes, counts, strict=True)
+            (QColor(one.color), one.name, one.key, f"{n:,}")
+            for one, n in zip(self.classes, labeling.counts(), strict=True)
         ]
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
-        self.view.setColumnHidden(CHANNELS, not any(row[CHANNELS] for row in rows))
         self._choose(self._chosen)
         n = labeling.unsaved
         labels = f"{n:,} {'label' if n == 1 else 'labels'}"
@@ -320,18 +315,8 @@ class LabelPanel(QWidget):
         name = self.classes[row].name
         if place == KEY:
             self._session.change_labels(lambda labeling: labeling.set_key(name, text))
-        elif place == CHANNELS:
-            self._on_channels(name, text)
         elif self._session.change_labels(lambda labeling: labeling.rename_class(name, text)):
             self._choose(text.strip())
-
-    def _on_channels(self, name: str, text: str) -> None:
-        names = [one.strip() for one in text.split(",") if one.strip()]
-        if unknown := [one for one in names if one not in self.channels.images]:
-            there = ", ".join(self.channels.images)
-            self._session.say(f"There is no channel {unknown[0]!r}; there are {there}.", "error")
-        else:
-            self._session.change_labels(lambda labels: labels.set_channels(name, ", ".join(names)))
 
     def _ask_import(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Import labels", "", "*.csv")

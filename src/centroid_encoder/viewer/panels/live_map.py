@@ -12,10 +12,10 @@ from centroid_encoder import tl
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.session.draft import new_draft, training_job
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
-    from centroid_encoder.viewer.task import Task
 
 PAUSE = 400
 """Milliseconds after the last change of the labels."""
@@ -54,10 +54,9 @@ class LiveMap(QObject):
     def cancel(self) -> None:
         """Drop the training that runs, and begin none."""
         self._timer.stop()
-        task, self.task, self._draft = self.task, None, None
-        if task is not None:
-            task.cancel()
-            task.deleteLater()
+        if self.task is not None:
+            self.task.cancel()
+        self.task = self._draft = None
 
     def _on_change(self) -> None:
         self.cancel()
@@ -72,25 +71,18 @@ class LiveMap(QObject):
         if draft is None:
             self._session.show_draft(None)
             return
-        # Imported here since it imports PyTorch. The next line imports scikit-learn, which must not
-        # happen in two threads at once.
-        from centroid_encoder.viewer.task import Task
-
+        # Import PyTorch and scikit-learn here; imports in two threads at once can fail.
         tl.centroid_encoder  # noqa: B018
         parameters = self._form.parameters()
-        self.task = Task(partial(training_job, draft, labeling.column, parameters), self)
-        self.task.finished.connect(self._on_finished)
-        self.task.failed.connect(self._on_failed)
-        self.task.start()
+        make = partial(training_job, draft, labeling.column, parameters)
+        self.task = Task(partial(run_job, make), self._on_end, self)
 
-    def _on_finished(self, job: Training) -> None:
+    def _on_end(self, job: Training, error: Exception | None) -> None:
         draft = self._draft
         self.cancel()
-        if draft is not None:
+        if error is not None:
+            self._session.show_draft(None)
+            self.failed.emit(error)
+        elif draft is not None:
             job.write(draft)
             self._session.show_draft(draft)
-
-    def _on_failed(self, error: Exception) -> None:
-        self.cancel()
-        self._session.show_draft(None)
-        self.failed.emit(error)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
@@ -15,11 +15,11 @@ from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 from centroid_encoder.core.reports import Report
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.task import Steps, Task
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Progress
     from centroid_encoder.viewer.data.catalog import Catalog
-    from centroid_encoder.viewer.task import Task
 
 TABLES = "Tables of cells (*.h5ad *.csv)"
 """Filter of the dialog that opens a file."""
@@ -28,10 +28,6 @@ TABLES = "Tables of cells (*.h5ad *.csv)"
 class TaskRow(QWidget):
     """Runs `task` and shows its progress, Stop and Cancel; hidden while `task` is None."""
 
-    finished = Signal(object)
-    """The job of a task that has finished."""
-    failed = Signal(object)
-    """The exception that ended a task; `StoppedTooEarly` if there was nothing to keep."""
     cancelled = Signal()
     """The user cancelled the task."""
 
@@ -47,18 +43,23 @@ class TaskRow(QWidget):
         column(self, side_by_side(self._bar, self._stop, self._cancel), self._text)
         self.hide()
 
-    def begin(self, make: Callable[[], Any], name: str, *, stoppable: bool = False) -> Task:
-        """Start a task in place of the running one; a `stoppable` one is a training."""
-        # Imported here, since it imports PyTorch.
-        from centroid_encoder.viewer.task import Task
+    def begin(
+        self,
+        work: Callable[[Steps], Any],
+        name: str,
+        ended: Callable[[Any, Exception | None], None],
+        *,
+        stoppable: bool = False,
+    ) -> Task:
+        """Start a `Task` in place of the running one; a `stoppable` one is a training."""
+
+        def on_end(result: Any, error: Exception | None) -> None:
+            self._end()
+            ended(result, error)
 
         TaskRow.cancel(self)
-        self.task = Task(make, self, live=stoppable)
+        self.task = Task(work, on_end, self, live=stoppable)
         self.task.reported.connect(self._on_reported)
-        for ended in (self.task.finished, self.task.failed):
-            ended.connect(self._end)
-        self.task.finished.connect(self.finished)
-        self.task.failed.connect(self.failed)
         self._name, self._first = name, None
         self._stop.setVisible(stoppable)
         self._stop.setEnabled(stoppable)
@@ -66,7 +67,6 @@ class TaskRow(QWidget):
         self._bar.setRange(0, 0)
         self._text.say(name)
         self.show()
-        self.task.start()
         return self.task
 
     def stop(self) -> None:
@@ -108,9 +108,7 @@ class TaskRow(QWidget):
         return f", {seconds:.0f} s left" if seconds < 100 else f", {seconds / 60:.0f} min left"
 
     def _end(self) -> None:
-        task, self.task = self.task, None
-        if task is not None:
-            task.deleteLater()
+        self.task = None
         self.hide()
 
 
@@ -119,13 +117,13 @@ class Opening(TaskRow):
 
     opened = Signal(object)
     """The `Table` that was read and added."""
+    failed = Signal(object)
+    """The exception that ended the reading of a file."""
 
     def __init__(self, catalog: Catalog) -> None:
         super().__init__()
         self._catalog = catalog
         self._waiting: list[Path] = []
-        self.finished.connect(self._on_read)
-        self.failed.connect(self._next)
 
     def ask(self) -> None:
         """Let the user choose a file, and read it."""
@@ -150,21 +148,20 @@ class Opening(TaskRow):
         self._waiting.clear()
         super().cancel()
 
-    def _next(self, _: object = None) -> None:
+    def _next(self) -> None:
         from centroid_encoder.viewer.data.reader import read_table
 
         if self._waiting:
             path = self._waiting.pop(0)
+            ended = partial(self._on_read, path)
+            self.begin(lambda _: read_table(path), f"Reading {path.name}", ended)
 
-            def make() -> SimpleNamespace:
-                # The thread reads the table here, and has nothing more to do.
-                return SimpleNamespace(path=path, found=read_table(path), run=lambda _: None)
-
-            self.begin(make, f"Reading {path.name}")
-
-    def _on_read(self, job: SimpleNamespace) -> None:
+    def _on_read(self, path: Path, found: Any, error: Exception | None) -> None:
         self._next()
-        adata, notice = job.found
+        if error is not None:
+            self.failed.emit(error)
+            return
+        adata, notice = found
         if notice:
             show_warning(notice)
-        self.opened.emit(self._catalog.add(adata, job.path.name, path=job.path))
+        self.opened.emit(self._catalog.add(adata, path.name, path=path))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from napari.components import ViewerModel
 from qtpy.QtCore import Signal
 from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
-from superqt.utils import create_worker
 
 from centroid_encoder.tl._result import obs_key
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
@@ -17,46 +14,38 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
-from centroid_encoder.viewer.session.channels import Channels
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Task
 
 SEARCHING = "Looking for cells whose labels help most …"
 NONE_LEFT = "There is no other cell to suggest."
-Found = list[Suggestion] | Exception
 
 
 class QueuePanel(QWidget):
     """The queue of a labelling; its present cell is selected and shown in the image.
 
-    `is_searching` tells whether a thread looks for cells. `strip` shows a page of the queue while
-    `strip_button` is checked. Without a live map, cells are compared by the features of `form`.
+    `strip` shows a page of the queue while `strip_button` is checked. Without a live map, cells are
+    compared by the features of `form`.
     """
 
     applied = Signal(str)
     """Name of the column that the predictions were written to."""
 
     def __init__(
-        self,
-        session: Session,
-        form: TrainingForm,
-        viewer: ViewerModel,
-        keys: Keys,
-        channels: Channels,
+        self, session: Session, form: TrainingForm, viewer: ViewerModel, keys: Keys
     ) -> None:
         super().__init__()
         self._session = session
-        self._channels = channels
         self._form = form
         self.queue = Queue()
-        self.is_searching = False
+        self._task: Task | None = None
+        """The search that runs."""
         self._again = False
-        """Whether to search once more after the search that runs."""
-        self._number = 0
-        """Number of the labelling; an answer of a search for another one is dropped."""
+        """Whether to search once more after it."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
         self.accept_button = button("Accept", "Label the cell as proposed (Enter)", self.accept)
@@ -66,12 +55,6 @@ class QueuePanel(QWidget):
         tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
         self.strip_button = button("Strip", tip, self._show)
         self.strip_button.setCheckable(True)
-        tip = (
-            "Show the images in which the proposed class is best seen, with contrast limits for it"
-        )
-        self.channels_button = button("Channels", tip, self._show_channels)
-        self.channels_button.setCheckable(True)
-        self.channels_button.setChecked(True)
         self.strip = Strip(session, viewer)
         tip = "Give all unlabelled cells of the strip their proposed labels, in one step"
         self.agree_button = button("Agree to all", tip, self.agree)
@@ -92,11 +75,10 @@ class QueuePanel(QWidget):
             (self.apply_button, 1), QLabel("unassigned below"), self.confidence_box
         )
         answers = self.accept_button, self.skip_button, self.back_button
-        pictures = self.strip_button, self.channels_button
         column(
             self,
             self.text,
-            side_by_side(self.suggest_button, *answers, *pictures),
+            side_by_side(self.suggest_button, *answers, self.strip_button),
             self.strip,
             self.agree_button,
             applying,
@@ -109,6 +91,11 @@ class QueuePanel(QWidget):
         session.draft_changed.connect(self._on_draft)
         session.catalog.listed.connect(self._show)
         self._on_labeling()
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether a thread looks for cells."""
+        return self._task is not None
 
     @property
     def _codes(self) -> Codes:
@@ -178,8 +165,9 @@ class QueuePanel(QWidget):
 
     def _on_labeling(self) -> None:
         """Drop the queue of another labelling."""
-        self._number += 1
-        self.queue, self.is_searching, self._again = Queue(), False, False
+        if self._task is not None:
+            self._task.cancel()
+        self.queue, self._task, self._again = Queue(), None, False
         self.text.say("")
         self._show()
 
@@ -200,7 +188,6 @@ class QueuePanel(QWidget):
         if self.queue.cells and draft is not None:
             self.queue.propose(draft.obs[obs_key(DRAFT_KEY, "label")])
             self._search()
-            self._show_channels()
         self._show()
 
     def _on_moved(self) -> None:
@@ -213,17 +200,8 @@ class QueuePanel(QWidget):
     def _look(self) -> None:
         """Select the cell of the queue, and show it in its image."""
         if (current := self.queue.current) is not None:
-            self._show_channels()
             self._session.select(np.array([current.row]))
             self._session.zoom_requested.emit()
-
-    def _show_channels(self) -> None:
-        """Show the channels of the proposed class, unless that is switched off."""
-        current = self.queue.current
-        if current is None or current.label is None or not self.channels_button.isChecked():
-            self._channels.restore()
-        else:
-            self._channels.show(current.label, current.row)
 
     def _looks(self) -> bool:
         """Whether the cell of the queue alone is selected."""
@@ -235,20 +213,16 @@ class QueuePanel(QWidget):
         self._again = self.is_searching
         if self.is_searching or self._session.labeling is None:
             return
-        self.is_searching, number = True, self._number
         find = suggestions(self._session, self.queue.skipped, self._form.parameters())
-        create_worker(_answer, find, number, _connect={"returned": self._on_answer})
+        self._task = Task(lambda _: find(), self._on_found, self)
         self._show()
 
-    def _on_answer(self, answer: tuple[int, Found]) -> None:
-        number, found = answer
-        if number != self._number:
-            return
-        self.is_searching = False
+    def _on_found(self, found: list[Suggestion], error: Exception | None) -> None:
+        self._task = None
         had_cell = self.queue.current is not None
-        if isinstance(found, Exception):
+        if error is not None:
             self._again = False
-            self.text.say(found, "error")
+            self.text.say(error, "error")
         else:
             # Keep the cells that the user sees.
             keep = self._page.stop if self._has_strip else self.queue.place + had_cell
@@ -291,7 +265,6 @@ class QueuePanel(QWidget):
         self.skip_button.setEnabled(current is not None)
         self.back_button.setEnabled(queue.can_go_back)
         self.apply_button.setEnabled(session.draft is not None)
-        self.channels_button.setVisible(any(self._channels.by_class.values()))
         self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
         has_strip = self._has_strip and current is not None
         self.strip.setVisible(has_strip)
@@ -299,14 +272,6 @@ class QueuePanel(QWidget):
         if has_strip:
             self.strip.show_page(queue, self._page, self._codes, colors)
             self.agree_button.setEnabled(any(map(self._is_proposed, self._page)))
-
-
-def _answer(find: Callable[[], list[Suggestion]], number: int) -> tuple[int, Found]:
-    """Look for cells; return an exception, since superqt ignores some of them."""
-    try:
-        return number, find()
-    except Exception as error:  # The panel shows it.
-        return number, error
 
 
 def _swatch(color: str) -> QIcon:

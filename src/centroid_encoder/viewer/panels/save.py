@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,9 +20,7 @@ from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
-
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.task import Task
+from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
@@ -147,14 +144,11 @@ class SaveRow(QWidget):
 
     def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
         """Write a file in a thread unless one is being written; `path` becomes the table's file."""
-        from centroid_encoder.viewer.task import Task
-
         table = self._session.table
         if self.task is not None or table is None:
             return
 
-        def on_end(error: Exception | None = None) -> None:
-            task.deleteLater()
+        def on_end(_: None, error: Exception | None) -> None:
             self.task = None
             with self._saying(done):
                 if error is not None:
@@ -165,12 +159,8 @@ class SaveRow(QWidget):
             self._offer()
 
         self.message.say("Saving …")
-        job = SimpleNamespace(run=lambda _: write())
-        task = self.task = Task(lambda: job, self)
-        task.finished.connect(lambda _: on_end())
-        task.failed.connect(on_end)
+        self.task = Task(lambda _: write(), on_end, self)
         self._offer()
-        task.start()
 
     @contextmanager
     def _saying(self, done: str) -> Iterator[None]:

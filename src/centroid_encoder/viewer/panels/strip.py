@@ -19,7 +19,6 @@ from qtpy.QtGui import (
     QShowEvent,
 )
 from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
-from superqt.utils import create_worker
 
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
@@ -27,6 +26,7 @@ from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.queue import Queue
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Steps, Task
 
 N_COLUMNS, N_THUMBNAILS = 6, 12
 SIDE, BAR = 64, 14
@@ -37,7 +37,6 @@ DARK = 0.5
 """Lightness below which the text on a colour is white."""
 PAUSE = 150
 """Milliseconds without a change of the images after which the pictures are read again."""
-Answer = tuple[int, list[Thumbnail | None]]
 
 
 class Caption(NamedTuple):
@@ -84,8 +83,7 @@ class Strip(QWidget):
         self.captions: list[Caption] = []
         self._again = QTimer(self, interval=PAUSE, singleShot=True)
         self._again.timeout.connect(self.read)
-        self._number = 0
-        """Number of the last request for pictures; answers to earlier ones are ignored."""
+        self._task: Task | None = None
         self.buttons = [_Picture() for _ in range(N_THUMBNAILS)]
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -136,9 +134,10 @@ class Strip(QWidget):
 
     def read(self) -> None:
         """Read the pictures again, in a thread."""
-        self._number += 1
+        if self._task is not None:
+            self._task.cancel()
         jobs = [self._job(row) for row in self._rows]
-        create_worker(_answer, self._number, jobs, _connect={"returned": self._on_answer})
+        self._task = Task(partial(_read, jobs), self._on_read, self)
 
     def _job(self, row: int) -> Callable[[], Thumbnail | None]:
         layers, point = list(self._viewer.layers), self._viewer.dims.point
@@ -147,11 +146,9 @@ class Strip(QWidget):
                 return partial(make_thumbnail, layers, point, link.layer, join, row, SHARP * SIDE)
         return lambda: None
 
-    def _on_answer(self, answer: Answer) -> None:
-        number, pictures = answer
-        if number == self._number:
-            self.pictures = pictures
-            self._draw()
+    def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
+        self._task, self.pictures = None, pictures
+        self._draw()
 
     def _on_layers(self, event: Any) -> None:
         if isinstance(event.sources[0], Image) and event.type in LOOKS:
@@ -196,12 +193,13 @@ class Strip(QWidget):
         return pixmap
 
 
-def _answer(number: int, jobs: Sequence[Callable[[], Thumbnail | None]]) -> Answer:
+def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[Thumbnail | None]:
     """Read pictures; None for a picture whose pixels cannot be read, whatever the exception."""
     found: list[Thumbnail | None] = []
     for job in jobs:
+        steps(None)
         try:
             found.append(job())
         except Exception:
             found.append(None)
-    return number, found
+    return found

@@ -28,7 +28,7 @@ KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
 RESERVED_KEYS = "0N?"
 """Keys that mean something else while one labels."""
-STORED = ("classes", "keys", "channels")
+STORED = ("classes", "keys")
 """Names of the arrays in ``uns[mark_key(column)]``; the colours are stored separately."""
 N_ALWAYS_TRAIN = 3
 """Cells of each class that are never held out."""
@@ -45,11 +45,6 @@ class HandClass(NamedTuple):
     color: str
     key: str
     """The key that labels cells, or empty."""
-    channels: str = ""
-    """Names of the images in which it is best seen, with commas between them.
-
-    If it is empty, the images are guessed.
-    """
 
 
 class State(NamedTuple):
@@ -71,8 +66,8 @@ class Labeling:
     """Labels that are given by hand, in ``obs[column]``.
 
     If the column does not exist, it is made. If it is from an earlier labelling, it is continued.
-    The keys and channels of the classes are in ``uns[f"{column}_by_hand"]``, which marks such a
-    column; the colours are those of scanpy.
+    The keys of the classes are in ``uns[f"{column}_by_hand"]``, which marks such a column; the
+    colours are those of scanpy.
     Columns that were not made by hand are never changed, except ``"cell_type"`` of a measured table
     while it is empty.
 
@@ -130,11 +125,9 @@ class Labeling:
         """The classes in their order."""
         colors = label_colors(self.adata, self.column)
         stored = self.adata.uns.get(mark_key(self.column), {})
-        more = zip(*(map(str, stored.get(name, ())) for name in STORED), strict=True)
-        known = {name: tuple(of_class) for name, *of_class in more}
+        keys = dict(zip(*(map(str, stored.get(name, ())) for name in STORED), strict=True))
         return tuple(
-            HandClass(str(name), color, *known.get(str(name), ("", "")))
-            for name, color in colors.items()
+            HandClass(str(name), color, keys.get(str(name), "")) for name, color in colors.items()
         )
 
     @property
@@ -178,10 +171,6 @@ class Labeling:
         """Give a class another key: a letter, a digit, or none."""
         others = [one for one in self.classes if one.name != name]
         self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
-
-    def set_channels(self, name: str, channels: str) -> None:
-        """Choose the images in which a class is best seen; with an empty text they are guessed."""
-        self._change_class(name, f"Change the channels of {name}", channels=channels.strip())
 
     def remove_class(self, name: str) -> None:
         """Remove a class; its cells have no label then."""
@@ -360,7 +349,7 @@ class Labeling:
         names = pd.Index([one.name for one in classes], dtype=object)
         adata.obs[column] = pd.Categorical.from_codes(cast("list[int]", state.codes), names)
         adata.uns[colors_key(column)] = [one.color for one in classes]
-        marks = ([getattr(one, name) for one in classes] for name in ("name", "key", "channels"))
+        marks = names, [one.key for one in classes]
         adata.uns[mark_key(column)] = {
             name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
         }
