@@ -48,7 +48,7 @@ def test_results_agree_with_each_other(cells, validate):
     assert (obs["ce_cv_own"].notna() == labeled).all()
     agree = (obs["ce_cv_label"] == obs["cell_type"]) & labeled
     assert_array_equal(obs["ce_cv_own"][agree], obs["ce_cv_confidence"][agree])
-    assert_array_equal(obs["ce_cv_judged"], obs["cell_type"])
+    assert obs["ce_cv_judged"].equals(obs["cell_type"])
 
     errors, quality = stored["errors"], stored["quality"]
     assert len(errors) == 8
