@@ -128,6 +128,14 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     return np.array(chosen, dtype=np.intp)
 
 
+def in_turn(groups: Codes) -> Codes:
+    """Order of (n,) samples: the first one of each group, then the second ones, and so on."""
+    by_group, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    place = np.empty_like(by_group)
+    place[by_group] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.argsort(place, kind="stable")
+
+
 def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) -> Codes:
     """Rows of cells that lie between two classes; those with the smallest margins come first.
 
@@ -142,12 +150,7 @@ def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) ->
     if not n:
         return np.empty(0, dtype=np.intp)
     order = np.argsort(margins, kind="stable")
-    # Rank of each cell among those of its image.
-    by_group = order[np.argsort(groups[order], kind="stable")]
-    counts = np.bincount(groups)
-    place = np.empty(len(points), dtype=np.intp)
-    place[by_group] = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
-    candidates = order[np.argsort(place[order], kind="stable")][: N_CANDIDATES * n]
+    candidates = order[in_turn(groups[order])][: N_CANDIDATES * n]
     # With few labels all margins can be 1, but k-means++ fails if all weights are 0.
     weights = 1 - margins[candidates].astype(np.float64) + np.finfo(np.float32).eps
     _, found = kmeans_plusplus(
