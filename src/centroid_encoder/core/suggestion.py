@@ -59,15 +59,9 @@ def choose(
     `unsure`. With few labels the map is bad, and cells between its classes are not useful (Hacohen
     et al. 2022).
 
-    Parameters
-    ----------
-    points, is_labelled, groups
-        (N, k) features of all cells, (N,) mask of cells with a label, and (N,) index of the image
-        of each cell. The chosen cells are spread over the images.
-    n, seed
-        Number of cells to choose, and the seed. All are chosen if fewer have no label.
-    probabilities, novelty
-        (N, M) probabilities of the classes of a map, and (N,) novelty; None without them.
+    There are (N, k) features `points` of all cells, an (N,) mask of those with a label, the (N,)
+    images `groups`, over which the chosen cells are spread, and from a map, if there is one, (N, M)
+    probabilities and (N,) novelty. All cells are chosen if fewer than `n` have no label.
     """
     n_classes = 0 if probabilities is None else probabilities.shape[1]
     if probabilities is None or is_labelled.sum() < max(FEW, PER_CLASS * n_classes):
