@@ -88,16 +88,15 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     for name, (_, path) in ARRAYS.items():
         part: Any = fitted
         for attribute in path.split("."):
-            part = None if part is None else getattr(part, attribute)
-        if part is not None:
-            parts[name] = part
+            part = getattr(part, attribute, None)  # None for a part that the map lacks
+        parts[name] = part
     arrays = {}
     for name, part in parts.items():
-        array = part.cpu().numpy() if isinstance(part, torch.Tensor) else part
-        # A copy, which does not change with the map. Files need C order.
-        arrays[name] = np.array(array, order="C", ndmin=1)
-    if fitted.novelty is not None:
-        arrays["novelty_codes"] = arrays["novelty_codes"].astype(np.float64)
+        if part is not None:
+            array = part.cpu().numpy() if isinstance(part, torch.Tensor) else part
+            # A copy, which does not change with the map. Files need C order and floats.
+            dtype = np.float64 if name == "novelty_codes" else None
+            arrays[name] = np.array(array, dtype, order="C", ndmin=1)
     return config, arrays
 
 
