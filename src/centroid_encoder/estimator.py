@@ -163,7 +163,8 @@ class CentroidEncoder(
         Class labels.
     centroids_ : ndarray of shape (n_classes, n_features), float32
         Targets of the training: class means in input space, in the units of X, computed from
-        clipped z-scores. Features of weight 0 have the mean of all samples.
+        clipped z-scores. Features of weight 0 have the mean of all samples. With
+        ``placement="voronoi"``, they are computed from a sample of at most about 10,000.
     centers_ : ndarray of shape (n_classes, n_components), float64
         Class means of the embedded training samples; positions of the classes with
         ``placement="voronoi"``.

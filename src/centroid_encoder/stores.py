@@ -14,10 +14,8 @@ from centroid_encoder.files import replacing_all, writing
 
 def _group(folder: Path) -> Any:
     """Return the zarr group in a folder; None if the folder is no zarr store."""
-    try:
-        import zarr
-    except ModuleNotFoundError as error:
-        raise OSError("to read a .zarr, zarr is needed: pip install zarr") from error
+    import zarr
+
     try:
         return zarr.open_group(folder, mode="r")
     except Exception:  # zarr raises many kinds of errors

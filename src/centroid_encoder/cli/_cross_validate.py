@@ -9,7 +9,6 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, with_results
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
@@ -54,7 +53,7 @@ def cross_validate(
     and their spread in uns["ce_cv"].
     """
     options.check_outputs([output, mislabeled], [input_file], overwrite=overwrite)
-    adata, key = session.add_results(
+    adata, key, write = session.add_results(
         input_file,
         lambda adata: tl.cross_validate.job(adata, **options.arguments(adata, **validation)),
     )
@@ -63,7 +62,7 @@ def cross_validate(
     from centroid_encoder.tl._summary import summary
 
     suspects = tl.mislabeled(adata, key=key, max_own=max_own)
-    files: dict[Path, Write] = {output: with_results(input_file, adata, obsm=[], uns=[cv_key(key)])}
+    files = {output: write}
     if mislabeled is not None:
         files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
     stored = adata.uns[cv_key(key)]

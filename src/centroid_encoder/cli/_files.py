@@ -14,6 +14,8 @@ from centroid_encoder.stores import check_store
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.tl._run import Results
+
 Write = Callable[[Path], object]
 
 
@@ -64,11 +66,8 @@ def _read_store(path: Path) -> AnnData:
     return cast("AnnData", read_dispatched(store, read))
 
 
-def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str]) -> Write:
-    """Return a function that writes a copy of `source` with the results in `adata`.
-
-    The results are the columns of ``adata.obs``, and the entries `obsm` and `uns`.
-    """
+def with_results(source: Path, adata: AnnData, results: Results) -> Write:
+    """Return a function that writes a copy of `source` with the results of a job in `adata`."""
     import anndata as ad
     import h5py
     import zarr
@@ -80,11 +79,12 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
         # The input may contain nullable strings, which anndata writes only on request.
         with ad.settings.override(allow_write_nullable_strings=True):
             write_elem(target, "obs", adata.obs)
-            for slot, keys in (("obsm", obsm), ("uns", uns)):
+            for slot in ("obsm", "uns"):
                 if slot not in target:
                     write_elem(target, slot, {})
-                for key in keys:
-                    write_elem(target[slot], key, getattr(adata, slot)[key])
+                for key, value in results.get(slot, {}).items():
+                    if value is not None:
+                        write_elem(target[slot], key, value)
         for key in set(target["uns"]) - set(adata.uns):  # such as colours of an earlier result
             del target["uns"][key]
 
@@ -98,8 +98,7 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
             put(store)
             zarr.consolidate_metadata(store.store)
         else:
-            results = [adata.obs, *(adata.obsm[key] for key in obsm), *(adata.uns[k] for k in uns)]
-            check_space(new.parent, source.stat().st_size + sum(map(size_of, results)))
+            check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))
             shutil.copyfile(source, new)
             with h5py.File(new, "a") as file:
                 put(file)

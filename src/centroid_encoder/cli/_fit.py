@@ -9,7 +9,6 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, with_results
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
@@ -44,17 +43,14 @@ def fit(
     obs["ce_label"], and the map itself in uns["ce"]. The command ingest maps new cells with it.
     """
     options.check_outputs([output, model_out], [input_file], overwrite=overwrite)
-    adata, key = session.add_results(
+    adata, key, write = session.add_results(
         input_file,
         lambda adata: tl.centroid_encoder.job(adata, **options.arguments(adata, **training)),
     )
 
-    from centroid_encoder.tl._result import embedding_key
     from centroid_encoder.tl._summary import summary
 
-    files: dict[Path, Write] = {
-        output: with_results(input_file, adata, obsm=[embedding_key(key)], uns=[key])
-    }
+    files = {output: write}
     if model_out is not None:
         files[model_out] = lambda path: tl.fitted_model(adata, key, device="cpu").save(path)
     stored = adata.uns[key]

@@ -9,7 +9,6 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import with_results
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
@@ -49,13 +48,12 @@ def ingest(
     obs["ce_novelty"].
     """
     options.check_outputs([output], [query, reference], overwrite=overwrite)
-    adata, key = session.add_results(
+    adata, key, write = session.add_results(
         query, lambda adata: tl.ingest.job(adata, reference, **mapping)
     )
 
-    from centroid_encoder.tl._result import colors_key, embedding_key, obs_key
+    from centroid_encoder.tl._result import obs_key
 
-    keys = [name for name in (key, colors_key(obs_key(key, "label"))) if name in adata.uns]
     stored = adata.uns[key]
     labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
     assigned = labels.reindex(stored["classes"].tolist())
@@ -80,5 +78,4 @@ def ingest(
         "mean_confidence": confidence,
         "median_novelty": novelty,
     }
-    write = with_results(query, adata, obsm=[embedding_key(key)], uns=keys)
     return Results({output: write}, sentences, document)

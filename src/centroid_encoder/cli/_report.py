@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._files import Write, read_cells, write_all
+from centroid_encoder.cli._files import Write, read_cells, with_results, write_all
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -56,14 +56,16 @@ class Session:
 
         run_job(job, progress=not self.quiet, warn=self.warn)
 
-    def add_results(self, path: Path, prepare: Callable[[AnnData], Job]) -> tuple[AnnData, str]:
-        """Run a job on the cells of a file; return the cells and the key of the results."""
+    def add_results(
+        self, path: Path, prepare: Callable[[AnnData], Job]
+    ) -> tuple[AnnData, str, Write]:
+        """Run a job on the cells of a file; return them, the key, and the writer of a copy."""
         adata = read_cells(path)
         with closing(adata.file):
             job = prepare(adata)
             self.run(job)
             job.write(adata)
-        return adata, job.key
+        return adata, job.key, with_results(path, adata, job.results)
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
@@ -33,7 +34,8 @@ from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
 
 N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
-N_SAMPLE = 10_000  # largest number of training rows from which axes and scatter are computed
+N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
+N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
 HELD_OUT_WEIGHT = 4.0
 """Weight of a held-out row in the calibration, relative to a training row. All networks together
 place held-out rows and new rows, and are more accurate than the one network that places a training
@@ -201,7 +203,7 @@ def fit(
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
-    in_sample = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
+    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
     standardizer, shares, sample = features.fit_standardizer(
         X,
         rows,
@@ -216,17 +218,16 @@ def fit(
 
     sampled = rows[in_sample]
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
-    sampled_codes = codes[sampled]
-    sums = class_sums(z.double().cpu().numpy(), sampled_codes, n_classes)
-    centroids = _centroids(sums, sampled_codes)
-    scatter, axes, noise, start = None, None, None, None
+    sampled_codes, placer, axes, noise, start = codes[sampled], None, None, None, None
+    frames = Frames(X.shape[0])
     if settings["placement"] != "bottleneck":
+        centroids = _centroids(z, np.arange(len(z)), sampled_codes)
+        targets = CentroidTargets.fit(centroids, settings["output"], device)
+        objective = CentroidTargets.spread_out(centroids, device)
         means = torch.from_numpy(centroids).float().to(device)
         n_components = int(settings["n_components"])
         scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
-    targets, objective, placer = _targets(settings, centroids, scatter, device)
-    frames = Frames(X.shape[0])
-    if placer is not None:
+        placer = Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy())
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
         start = partial(frames.start, placer, z, of_networks[0], sampled, sampled_codes)
@@ -242,11 +243,14 @@ def fit(
             noise = features.noise_on_axes(z, axes, settings["dropout"])
     del z, sample, start
 
-    inputs, along, sums = _read(X, division, codes, standardizer, axes, placer, device)
-    if len(sampled) < len(rows):
-        scatter = None if placer is None else placer.scatter
-        centroids = _centroids(sums, codes[rows])
-        targets, objective, placer = _targets(settings, centroids, scatter, device)
+    inputs, along = _read(X, division, standardizer, axes, placer, device)
+    stored = division.in_memory
+    in_training, in_validation = (np.searchsorted(stored, x) for x in (rows, division.validation))
+    if placer is None:
+        # With a bottleneck, the centroids are the means of all training rows, as in the paper.
+        centroids = _centroids(inputs, in_training, codes[rows])
+        output, compactness = settings["output"], settings["compactness"]
+        targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
     generator = torch.Generator().manual_seed(seed)
     network = Network(
@@ -260,10 +264,9 @@ def fit(
         n_networks=n_networks,
     ).to(device)
     network.votes.copy_(torch.from_numpy(division.votes))
-    stored = division.in_memory
-    at = (np.searchsorted(stored, part) for part in (rows, division.validation))
     labels, trains, validates, class_weight, of_rows = (
-        torch.from_numpy(x).to(device) for x in (codes[stored], *at, weights, folds[stored])
+        torch.from_numpy(x).to(device)
+        for x in (codes[stored], in_training, in_validation, weights, folds[stored])
     )
     data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
     frame: Callable[[Tensor], Frame | None] = partial(frames.of_code, stored)
@@ -304,62 +307,41 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     return known
 
 
-def _centroids(sums: NDArray[np.float64], codes: Codes) -> NDArray[np.float64]:
-    """(M, k) class means, from the (M, k) sums of rows and the (n,) classes of these rows."""
+def _centroids(z: Tensor, rows: Codes, codes: Codes) -> NDArray[np.float64]:
+    """(M, k) class means of some rows of (n, k) inputs; `codes` holds the classes of these rows."""
+    sums = np.zeros((codes.max() + 1, z.shape[1]))
+    for part in gen_batches(len(rows), CHUNK):
+        own = z[torch.from_numpy(rows[part]).to(z.device)].cpu().double().numpy()
+        sums += class_sums(own, codes[part], len(sums))
     centroids = sums / np.bincount(codes)[:, None]
     if not np.isfinite(centroids).all():
         raise ValueError("X holds values too large to be trained on; rescale it")
     return np.asarray(centroids)
 
 
-def _targets(
-    settings: Mapping[str, Any],
-    centroids: NDArray[np.float64],
-    scatter: Scatter | None,
-    device: torch.device,
-) -> tuple[CentroidTargets, CentroidTargets, Placer | None]:
-    """Return the centroids in input space, the objective of the networks, and the placer.
-
-    With a bottleneck there is no scatter and no placer, and the first two are the same.
-    """
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
-    if scatter is None:
-        return targets, targets, None
-    objective = CentroidTargets.spread_out(centroids, device)
-    return targets, objective, Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy())
-
-
 def _read(
     X: Matrix | Lazy,
     division: Division,
-    codes: Codes,
     standardizer: Standardizer,
     axes: Tensor | None,
     placer: Placer | None,
     device: torch.device,
-) -> tuple[Tensor, NDArray[np.float32], NDArray[np.float64]]:
+) -> tuple[Tensor, NDArray[np.float32]]:
     """Read the rows that are kept in memory.
 
-    Returns the inputs of the networks, the (n_in_memory, a) coordinates along the axes of the
-    scatter (a = 0 without a placer), and the (M, k) sums of the training rows of each class. With
-    at most `N_SAMPLE` training rows, the sums are not needed and are 0.
+    Returns the inputs of the networks, and the (n_in_memory, a) coordinates along the axes of the
+    scatter (a = 0 without a placer).
     """
     stored, n_inputs = division.in_memory, len(standardizer.kept)
-    is_train = np.isin(stored, division.train, assume_unique=True)
-    needs_sums = len(division.train) > N_SAMPLE
     shape = (1, len(stored), n_inputs) if axes is None else (len(axes), len(stored), axes.shape[1])
-    inputs, sums = torch.empty(shape, device=device), np.zeros((codes.max() + 1, n_inputs))
+    inputs = torch.empty(shape, device=device)
     along = np.empty((len(stored), 0 if placer is None else len(placer.scatter.axes)), np.float32)
     for part, chunk in row_chunks(X, stored):
         z = standardizer(chunk, device)
         inputs[:, part] = features.on_axes(z, axes)
         if placer is not None:
             along[part] = placer.scatter.project(z)
-        own = np.flatnonzero(is_train[part])
-        if len(own) and needs_sums:
-            own_z = z[torch.from_numpy(own).to(device)].double().cpu().numpy()
-            sums += class_sums(own_z, codes[stored[part][own]], len(sums))
-    return inputs[0] if len(inputs) == 1 else inputs, along, sums
+    return inputs[0] if len(inputs) == 1 else inputs, along
 
 
 @torch.no_grad()

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import log_softmax
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, cross_val_predict
 from torch import Tensor
 
 from centroid_encoder.core.matrix import CHUNK, Codes
@@ -18,6 +20,7 @@ from centroid_encoder.core.splits import at_most
 
 N_SHOWN = 2_000  # rows from which the odds are computed during the training
 SHOWN = 0.75  # share of the first frame's information below which there is no frame
+N_FOLDS = 5  # of the regression of the first frame
 RIDGE = 0.1  # regularisation of the first frame, relative to the mean variance of the inputs
 
 
@@ -38,20 +41,14 @@ class Frames:
     ) -> Frame | None:
         """Return a frame before the training: ridge regression of the targets on a network's axes.
 
-        The output of each of the (b, k) standardised rows `z` is that of the regression on the
-        other rows, in closed form (leave-one-out).
+        The output of each of the (b, k) rows `z` is that of a regression on other rows.
         """
-        x = z @ axes.T
-        x = x - x.mean(dim=0)
-        targets = torch.from_numpy(placer.targets[codes]).to(z.device)
-        gram = x.T @ x
-        gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=z.device)
-        smoother = torch.linalg.solve(gram, x.T)
-        residuals = targets - targets.mean(dim=0)
-        residuals = residuals - x @ (smoother @ residuals)
-        leverage = (x * smoother.T).sum(dim=1, keepdim=True) + 1 / len(x)
-        outputs = targets - residuals / (1 - leverage).clamp_min(1e-3)
-        return self.placed(placer, placer.scatter.project(z), rows, codes, outputs)
+        x = (z @ axes.T).cpu().numpy()
+        ridge, folds = Ridge(RIDGE * len(x) * x.var(axis=0).mean()), min(N_FOLDS, len(x))
+        shuffled = KFold(folds, shuffle=True, random_state=0)
+        outputs = cross_val_predict(ridge, x, placer.targets[codes], cv=shuffled)
+        along = placer.scatter.project(z)
+        return self.placed(placer, along, rows, codes, torch.from_numpy(outputs))
 
     def of_code(self, rows: Codes, code: Tensor) -> Frame:
         """Return the frame of (b,) rows whose (b, m) code is the embedding."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -78,35 +77,33 @@ class Novelty:
             groups = None
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0), groups)
         scored = chosen if groups is None else np.arange(len(index))
-        folds = np.empty_like(codes)
-        folds[scored] = _folds(codes[scored], groups)
-        rows, fold, codes = index[chosen], folds[chosen], codes[chosen]
-        z = np.concatenate([_z_scores(chunk, standardizer) for _, chunk in row_chunks(X, rows)])
+        folds = _folds(codes[scored], groups)
+        at, codes = np.searchsorted(scored, chosen), codes[chosen]
+        rows = row_chunks(X, index[chosen])
+        z = np.concatenate([_z_scores(chunk, standardizer) for _, chunk in rows])
         center = z.mean(axis=0)
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
-        n_axes, logarithms = axes.shape[1], np.empty((len(index), 2))
-        others = [_around(z[fold != i], codes[fold != i], n_axes) for i in range(fold.max() + 1)]
-        rest = np.setdiff1d(scored, chosen)
-        more = (
-            (rest[i], _z_scores(x, standardizer) - center) for i, x in row_chunks(X, index[rest])
-        )
-        for part, points in chain([(chosen, z)], more):
-            for i, around in enumerate(others):
-                out = folds[part] == i
-                logarithms[part[out]] = around(points[out])
-        location = logarithms[chosen].mean(axis=0)
-        spread = np.maximum(logarithms[chosen].std(axis=0), LEAST_SPREAD)
+        logarithms = np.empty((len(scored), 2))
+        others = [folds[at] != i for i in range(folds.max() + 1)]
+        around = [_around(z[own], codes[own], axes.shape[1]) for own in others]
+        for part, chunk in row_chunks(X, index[scored]):
+            points = _z_scores(chunk, standardizer) - center
+            for i in np.unique(folds[part]):
+                out = np.flatnonzero(folds[part] == i)
+                logarithms[part.start + out] = around[i](points[out])
+        location = logarithms[at].mean(axis=0)
+        spread = np.maximum(logarithms[at].std(axis=0), LEAST_SPREAD)
         scores = ((logarithms - location) / spread).sum(axis=1)
-        order = chosen[scores[chosen].argsort()]
+        known = np.sort(scores[at])
         if groups is not None:
             # Small groups count less, since a quantile must not depend on a few samples.
-            share = 1 / np.maximum(np.bincount(groups[order]), N_OF_CLASS)
-            sums = np.cumsum(share[groups[order]])
-            order = order[sums.searchsorted((np.arange(len(z)) + 0.5) / len(z) * sums[-1])]
+            of_known = groups[chosen][scores[at].argsort()]
+            sums = np.cumsum(1 / np.maximum(np.bincount(of_known), N_OF_CLASS)[of_known])
+            known = known[sums.searchsorted((np.arange(len(z)) + 0.5) / len(z) * sums[-1])]
         offset, reference = product(center[None], axes)[0], product(z, axes)
-        fitted = cls(axes, offset, reference, codes, location, spread, scores[order])
-        return fitted, index[scored], scores[scored]
+        fitted = cls(axes, offset, reference, codes, location, spread, known)
+        return fitted, index[scored], scores
 
     @cached_property
     def surroundings(self) -> Surroundings:

@@ -88,16 +88,15 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     for name, (_, path) in ARRAYS.items():
         part: Any = fitted
         for attribute in path.split("."):
-            part = None if part is None else getattr(part, attribute)
-        if part is not None:
-            parts[name] = part
+            part = getattr(part, attribute, None)  # None for a part that the map lacks
+        parts[name] = part
     arrays = {}
     for name, part in parts.items():
-        array = part.cpu().numpy() if isinstance(part, torch.Tensor) else part
-        # A copy, which does not change with the map. Files need C order.
-        arrays[name] = np.array(array, order="C", ndmin=1)
-    if fitted.novelty is not None:
-        arrays["novelty_codes"] = arrays["novelty_codes"].astype(np.float64)
+        if part is not None:
+            array = part.cpu().numpy() if isinstance(part, torch.Tensor) else part
+            # A copy, which does not change with the map. Files need C order and floats.
+            dtype = np.float64 if name == "novelty_codes" else None
+            arrays[name] = np.array(array, dtype, order="C", ndmin=1)
     return config, arrays
 
 
@@ -139,27 +138,23 @@ def from_arrays(
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
-            if not np.isin(novelty.codes, np.arange(len(arrays["centers"]))).all():
-                raise ValueError("array 'novelty_codes' has unknown classes")
-        clip = np.inf if config["clip"] is None else _positive(config["clip"])
-        found = config["calibration"]
-        numbers_of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
-        for array in numbers_of_classes:
+        clip, found = config["clip"], config["calibration"]
+        curve = float(found["temperature"]), float(found["exponent"])
+        of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
+        # A value of NaN is above nothing.
+        if not all(0 < value < np.inf for value in (*curve, 1 if clip is None else clip)):
+            raise ValueError("the clip or the calibration is not in its range")
+        for array in of_classes:
             if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
                 raise ValueError("the calibration does not fit the classes")
-        calibration = Calibration(
-            _positive(found["temperature"]),
-            _positive(found["exponent"]),
-            *(tuple(array.tolist()) for array in numbers_of_classes),
-        )
         return FittedMap(
-            Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip),
+            Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf),
             network.to(device),
             CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), *span),
             arrays["centers"],
             axes,
             placer,
-            calibration,
+            Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
 
@@ -208,13 +203,6 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
             raise ValueError(f"array {name!r}: {array.dtype} of shape {array.shape}")
         checked[name] = array.astype(array.dtype.newbyteorder("="))
     return checked
-
-
-def _positive(value: Any) -> float:
-    number = float(value)
-    if not 0 < number < np.inf:
-        raise ValueError(f"{value} is not a positive number")
-    return number
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:

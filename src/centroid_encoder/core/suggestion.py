@@ -59,15 +59,9 @@ def choose(
     `unsure`. With few labels the map is bad, and cells between its classes are not useful (Hacohen
     et al. 2022).
 
-    Parameters
-    ----------
-    points, is_labelled, groups
-        (N, k) features of all cells, (N,) mask of cells with a label, and (N,) index of the image
-        of each cell. The chosen cells are spread over the images.
-    n, seed
-        Number of cells to choose, and the seed. All are chosen if fewer have no label.
-    probabilities, novelty
-        (N, M) probabilities of the classes of a map, and (N,) novelty; None without them.
+    There are (N, k) features `points` of all cells, an (N,) mask of those with a label, the (N,)
+    images `groups`, over which the chosen cells are spread, and from a map, if there is one, (N, M)
+    probabilities and (N,) novelty. All cells are chosen if fewer than `n` have no label.
     """
     n_classes = 0 if probabilities is None else probabilities.shape[1]
     if probabilities is None or is_labelled.sum() < max(FEW, PER_CLASS * n_classes):
@@ -128,6 +122,14 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     return np.array(chosen, dtype=np.intp)
 
 
+def in_turn(groups: Codes) -> Codes:
+    """Order of (n,) samples: the first one of each group, then the second ones, and so on."""
+    by_group, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    place = np.empty_like(by_group)
+    place[by_group] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.argsort(place, kind="stable")
+
+
 def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) -> Codes:
     """Rows of cells that lie between two classes; those with the smallest margins come first.
 
@@ -142,12 +144,7 @@ def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) ->
     if not n:
         return np.empty(0, dtype=np.intp)
     order = np.argsort(margins, kind="stable")
-    # Rank of each cell among those of its image.
-    by_group = order[np.argsort(groups[order], kind="stable")]
-    counts = np.bincount(groups)
-    place = np.empty(len(points), dtype=np.intp)
-    place[by_group] = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
-    candidates = order[np.argsort(place[order], kind="stable")][: N_CANDIDATES * n]
+    candidates = order[in_turn(groups[order])][: N_CANDIDATES * n]
     # With few labels all margins can be 1, but k-means++ fails if all weights are 0.
     weights = 1 - margins[candidates].astype(np.float64) + np.finfo(np.float32).eps
     _, found = kmeans_plusplus(

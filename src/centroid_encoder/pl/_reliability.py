@@ -15,17 +15,9 @@ from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
-from centroid_encoder.pl._voronoi import voronoi
+from centroid_encoder.pl._voronoi import SPLITS, voronoi
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._result import (
-    TEST,
-    TRAIN,
-    UNUSED,
-    Regions,
-    Result,
-    StoredCrossValidation,
-    StoredMap,
-)
+from centroid_encoder.tl._result import Regions, Result
 from centroid_encoder.tl._summary import summary
 
 if TYPE_CHECKING:
@@ -66,7 +58,8 @@ def reliability(
     """
     path = check_save("reliability", save, dpi, own=True)
     _result.check_trained(adata, key)
-    mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    mapped = _result.StoredMap.read(adata, key)
+    validated = _result.StoredCrossValidation.read(adata, key)
     if mapped is None and validated is None:
         raise MissingKeyError(
             f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
@@ -107,7 +100,7 @@ def _draw_map(
         absent = "There is no map yet." if result is None else "Only 1-D and 2-D maps are drawn."
         _replace(figure.add_subplot(places[:2]), absent)
         return places[2]
-    n_panels = sum((result.split == panel).any() for panel in (TRAIN, TEST, UNUSED))
+    n_panels = sum((result.split == panel).any() for panel in SPLITS)
     *places, beside = place.subgridspec(1, n_panels + 1, wspace=0.04)
     axes = [figure.add_subplot(one) for one in places]
     options["legend_loc"] = None if len(result.classes) > MAX_ENTRIES else "right margin"

@@ -20,18 +20,9 @@ from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unl
 from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
 from centroid_encoder.pl._regions import REGION_ALPHA, Points
 from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import (
-    QUERY,
-    TEST,
-    TRAIN,
-    UNASSIGNED,
-    UNLABELED,
-    UNUSED,
-    Regions,
-    Result,
-    read_result,
-)
+from centroid_encoder.tl._result import Regions, Result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -41,7 +32,8 @@ Split = Literal["train", "test", "unused"]
 LegendLoc = Literal["right margin", "on data"]
 
 PANEL = 5.0  # side of a panel in inches
-SPLITS = TRAIN, TEST, UNUSED, QUERY  # panels in order; those without cells are not drawn
+SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
+"""Panels in order; those without cells are not drawn."""
 COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
 
 
@@ -146,7 +138,7 @@ def voronoi(
     if legend_loc is not None:
         check_choice("legend_loc", legend_loc, LegendLoc)
     path = check_save("voronoi", save, dpi, own=ax is None)
-    result = read_result(adata, key)
+    result = _result.read_result(adata, key)
     result.check_regions(regions)
     if (n_components := result.embedding.shape[1]) > 2:
         advice = "train with n_components=2, or draw them with sc.pl.embedding"
@@ -177,9 +169,8 @@ def voronoi(
     axes = _axes(ax, len(panels))
     area = size or np.clip(400 / np.sqrt(len(points)), 0.5, 24)
     for target, panel, text in zip(axes, panels, titles, strict=True):
-        _decorate(target, result, limits, text)
-        _fill(target, paths, list(of_class.values()))
-        shown = result.split.isin([panel, UNLABELED]).to_numpy()
+        _draw_regions(target, result, limits, text, paths, list(of_class.values()))
+        shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         _draw_cells(target, points, shown, values, area, result.unjudged)
         if mark_misplaced:
             decided = regions or result.decided_by
@@ -187,9 +178,7 @@ def voronoi(
             ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
             _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
         if legend_loc == "on data":
-            legend_on_data(
-                target, list(map(str, result.classes)), _regions.plane_centers(result.centers)
-            )
+            legend_on_data(target, list(map(str, result.classes)), centers)
     last, by_class, in_margin = axes[-1], values.colors is of_class, legend_loc == "right margin"
     if values.colors is None:
         color_bar(last, values.name, ScalarMappable(values.norm, COLOR_MAP))
@@ -219,16 +208,14 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     return axes
 
 
-def _decorate(ax: Any, result: Result, limits: Points, title: str) -> None:
-    """Write the title and the names of the components, and set the limits."""
+def _draw_regions(
+    ax: Any, result: Result, limits: Points, title: str, paths: Sequence[Path], colors: list[str]
+) -> None:
+    """Draw the regions, the title and the names of the components."""
     ax.set_title(title, fontsize="medium")
     name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
     ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
-
-
-def _fill(ax: Axes, paths: Sequence[Path], colors: Sequence[str]) -> None:
-    """Draw the regions."""
     for path, color in zip(paths, colors, strict=False):
         if len(path):
             # Borders have the colour of the page, which can be light or dark.
@@ -272,8 +259,8 @@ def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> Non
 def _grey_entries(result: Result) -> list[str]:
     """Return the entries of the legend for cells without a class."""
     names = []
-    if (result.split == UNLABELED).any():
+    if (result.split == _result.UNLABELED).any():
         names.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
-    if ((result.split == QUERY) & (result.codes < 0)).any():
-        names.append(UNASSIGNED)
+    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
+        names.append(_result.UNASSIGNED)
     return names

@@ -100,16 +100,8 @@ def read_new_cells(
 ) -> tuple[NewCells, list[str]]:
     """Return the cells of an AnnData as a map takes them, and warnings.
 
-    Parameters
-    ----------
-    adata
-        Annotated data.
-    model
-        The map.
-    source
-        Arguments of `read_matrix`: where the values are.
-    max_missing
-        Share of the map's features that may be missing; None if a missing one is an error.
+    `source` holds the arguments of `read_matrix`. `max_missing` is the share of the map's features
+    that may be missing, or None if a missing one is an error.
     """
     X, where, found = read_matrix(adata, **source)
     wanted = getattr(model, "feature_names_in_", None)

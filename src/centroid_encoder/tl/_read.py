@@ -241,14 +241,8 @@ def read_matrix(
 ) -> tuple[Any, str, NDArray[np.object_] | None]:
     """Return a matrix that is read by rows, its name, and the names of its columns.
 
-    Parameters
-    ----------
-    adata
-        Annotated data.
-    use_rep, layer, use_raw, mask_var
-        As in `tl.centroid_encoder`; without any of them, the matrix is X.
-    by_parts
-        Whether a matrix that is not in memory becomes a `LazyMatrix`; otherwise it is loaded.
+    The matrix is X, unless parameters of `tl.centroid_encoder` choose another. With `by_parts`, a
+    matrix that is not in memory becomes a `LazyMatrix`; otherwise it is loaded.
     """
     check_name(use_rep, "use_rep", "an entry of obsm", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)

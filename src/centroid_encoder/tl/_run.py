@@ -64,7 +64,7 @@ def check_stop(callback: Callback, step: Report | Progress | None) -> None:
 class Job(ABC):
     """A computation with data that were read from an AnnData; it may run in a thread.
 
-    `run` computes the results, and `write` adds them to the AnnData as ``uns[key]``,
+    `run` computes the `results`, and `write` adds them to the AnnData as ``uns[key]``,
     ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add some.
     """
 
@@ -75,7 +75,7 @@ class Job(ABC):
 
     def __post_init__(self) -> None:
         self._started, self.obs_names = time.perf_counter(), self._cells.obs_names
-        self._results: Results | None = None
+        self.results: Results = {}
 
     def detach(self) -> None:
         """Copy the matrix, so that changes of the AnnData do not affect `run`."""
@@ -87,21 +87,21 @@ class Job(ABC):
 
         If there is no state to keep, StoppedTooEarly is raised, or KeyboardInterrupt after Ctrl-C.
         """
-        self._results = self._compute(callback or (lambda _: False))
+        self.results = self._compute(callback or (lambda _: False))
 
     @abstractmethod
     def _compute(self, callback: Callback) -> Results: ...
 
     def write(self, adata: AnnData) -> None:
         """Write all results into `adata`; if that fails, `adata` stays as it was."""
-        if self._results is None:
+        if not self.results:
             raise RuntimeError("nothing to write: the job has not ended")
         if not adata.obs_names.equals(self.obs_names):
             text = "the cells of adata have changed since they were read, so no results are written"
             raise InputError(text)
-        _write(adata, self._results)
+        _write(adata, self.results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
-        for slot, entries in self._results.items():
+        for slot, entries in self.results.items():
             written = [repr(name) for name, value in entries.items() if value is not None]
             logger.info("    %s (adata.%s)", ", ".join(written), slot)
 

@@ -23,24 +23,19 @@ def size_of(part: Any) -> int:
 
     The file is not compressed, as anndata's default. It is rarely larger than the estimate.
     """
-    parts: list[Any] = []
+    dtype = getattr(part, "dtype", None)
     if isinstance(part, AnnData | Raw):
-        parts = [getattr(part, name, None) for name in SLOTS]
-    elif isinstance(part, Mapping):
-        # anndata 0.13 lists X as the layer None.
-        parts = [value for name, value in part.items() if name is not None]
+        part = {name: getattr(part, name, None) for name in SLOTS}
     elif isinstance(part, pd.DataFrame):
-        parts = [part.index, *(column for _, column in part.items())]
-    elif issparse(part):
-        parts = [part.data, part.indices, part.indptr]
-    elif hasattr(part, "to_memory"):  # a sparse matrix in a file
-        parts = [part.group[name] for name in ("data", "indices", "indptr")]
-    elif isinstance(getattr(part, "dtype", None), pd.CategoricalDtype):
-        parts = [pd.Categorical(part).codes, part.dtype.categories]
-    if parts:
-        return HEADER + sum(map(size_of, parts))
-    kind = getattr(getattr(part, "dtype", None), "kind", "")
-    if kind in ("O", "U", "T") or isinstance(part, str | list | tuple):
+        part = {"index": part.index} | dict(part.items())
+    elif isinstance(dtype, pd.CategoricalDtype):
+        part = {"codes": pd.Categorical(part).codes, "categories": dtype.categories}
+    elif issparse(part) or hasattr(part, "to_memory"):  # in memory, or in a file
+        part = dict(part.group) if hasattr(part, "group") else vars(part)
+    if isinstance(part, Mapping):
+        # anndata 0.13 lists X as the layer None.
+        return HEADER + sum(size_of(value) for name, value in part.items() if name is not None)
+    if getattr(dtype, "kind", "") in ("O", "U", "T") or isinstance(part, str | list | tuple):
         strings = np.asarray(part, dtype=object).ravel().tolist()
         return HEADER + STRING * len(strings) + len("".join(map(str, strings)).encode())
     return HEADER + int(getattr(part, "nbytes", 8))

@@ -170,8 +170,6 @@ def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -
     for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
         if len(rows) > N_POOL:
             rows = rng.permutation(rows)
-            # The first cells of each image, then the second ones, and so on.
-            place = pd.Series(groups[rows]).groupby(groups[rows]).cumcount().to_numpy()
-            rows = rows[np.argsort(place, kind="stable")[:N_POOL]]
+            rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
         parts.append(rows)
     return np.sort(np.concatenate(parts))

@@ -102,20 +102,18 @@ class TellingFeatures:
         # Not `functools.cache`, which would keep the matrix until the next garbage collection.
         self._compared: dict[tuple[int, int, int], tuple[NDArray[np.intp], pd.DataFrame]] = {}
         self._cells: NewCells | None = None
-        source = result.stored.source
-        X: Any = None
-        names, index = None, None
+        source, index = result.stored.source, None
         # A KeyError if the map is not stored; a ValueError if features of the map are missing.
         with suppress(KeyError, ValueError):
             model = fitted_model(adata, result.key, device="cpu")
-            cells, _ = read_new_cells(adata, model, source, 1.0)
-            self._cells, X, names, index = cells, cells.X, cells.names, cells.index
-        if names is None:
+            self._cells, _ = read_new_cells(adata, model, source, 1.0)
+        if self._cells is None or self._cells.names is None:
             # There is no map, or its features are a representation without names.
-            X, _, names = read_matrix(adata, layer=source["layer"], use_raw=source["use_raw"])
-            index = None
+            layer, use_raw = source["layer"], source["use_raw"]
+            self._X, _, names = read_matrix(adata, layer=layer, use_raw=use_raw)
+        else:
+            self._X, names, index = self._cells.X, self._cells.names, self._cells.index
         assert names is not None
-        self._X = X
         self._columns = np.arange(len(names)) if index is None else index[index >= 0]
         self._names = pd.Index(names[self._columns])
 
