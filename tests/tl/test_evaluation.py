@@ -71,7 +71,7 @@ def test_intervals_cover_the_error_of_new_cells(by_group: bool) -> None:
             quality, _ = evaluate(wrong, donors % 2, 2, units)
             for name in ("voronoi_error", "balanced_voronoi_error"):
                 covered[kind] += quality[f"{name}_low"] <= 0.25 <= quality[f"{name}_high"]
-    # Of 200 intervals; those of cells are too narrow if the errors of a donor are alike.
+    # There are 200 intervals; those of cells are too narrow if the errors of a donor are alike.
     assert covered["groups"] >= 174
     assert (covered["cells"] < 165) == by_group
 

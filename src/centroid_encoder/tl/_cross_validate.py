@@ -479,8 +479,8 @@ def _train(
 def _mean_probability(folds: list[Fold]) -> float:
     """Mean out-of-fold probability of the own class, with the same weight for every class.
 
-    It is 0 without cells. Whatever the sizes of the classes are, it is about one over their number
-    if labels and data are unrelated.
+    It is 0 without cells. If labels and data are unrelated, it is about one over the number of
+    classes, for any sizes of the classes.
     """
     own, p = (
         np.concatenate(x)

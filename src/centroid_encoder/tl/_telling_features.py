@@ -139,7 +139,8 @@ class TellingFeatures:
         if self._cells is not None:
             x, _ = self._cells.prepared(self._cells.X[row : row + 1])
             classes = pd.Index(self._cells.model.classes_.tolist())
-            likeliness = self._cells.probabilities(x)[0, classes.get_indexer(result.classes)]
+            probabilities, _ = self._cells.probabilities(x)
+            likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
 
