@@ -95,9 +95,8 @@ class LabelPanel(QWidget):
         self.remove_button = button(
             "Remove", "Remove the class, and the labels of its cells", self.remove_class
         )
-        self.give_button = button(
-            "Label selection", "Label the selected cells as the class chosen above", self.give
-        )
+        tip = "Label the selected cells as the class that is chosen above"
+        self.give_button = button("Label selection", tip, lambda: self.label(self._chosen))
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
@@ -167,10 +166,6 @@ class LabelPanel(QWidget):
     def remove_class(self) -> None:
         """Remove the class that is chosen."""
         self._session.change_labels(lambda labeling: labeling.remove_class(self._chosen))
-
-    def give(self) -> None:
-        """Label the selected cells as the class that is chosen."""
-        self.label(self._chosen)
 
     def label(self, name: str) -> None:
         """Label the selected cells; an empty name takes their labels back."""

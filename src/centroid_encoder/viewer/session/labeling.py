@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -121,17 +120,16 @@ class Labeling:
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
         """Labels that only the journal had at the start, until restored or discarded."""
-        with suppress(FileNotFoundError):
-            try:
-                found = read_labels(self._journal)
-                here = found[self._rows_of(found) >= 0]
-                # Only labels that the table lacks now are lost. If the user removes a label later,
-                # it is not offered for restoring.
-                self._lost = here[self._now(here) != here]
-            except (OSError, ValueError) as error:
-                if isinstance(error, FileNotFoundError):
-                    raise
-                self.fault = error
+        try:
+            found = read_labels(self._journal)
+            here = found[self._rows_of(found) >= 0]
+            # Only labels that the table lacks now are lost. If the user removes a label later, it
+            # is not offered for restoring.
+            self._lost = here[self._now(here) != here]
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            self.fault = error
 
     @property
     def source(self) -> str:
