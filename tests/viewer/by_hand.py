@@ -310,7 +310,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.label.undo_button
+        button = self.widget.keep.undo_button
         return self.take_step(
             -1, (lambda: self.strike(Qt.Key.Key_Z, CTRL)) if by_key else button.click
         )
@@ -319,7 +319,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.label.redo_button
+        button = self.widget.keep.redo_button
         return self.take_step(
             1, (lambda: self.strike(Qt.Key.Key_Z, CTRL | SHIFT)) if by_key else button.click
         )
@@ -450,7 +450,7 @@ class LabelsByHand:
 
     def check_by_hand(self) -> None:
         """Check the labels that are given by hand, and the keys."""
-        session, panel = self.widget.session, self.widget.label
+        session, panel, keep = self.widget.session, self.widget.label, self.widget.keep
         for name, before in self.originals.items():
             pd.testing.assert_frame_equal(self.adatas[name].obs[list(before)], before)
         for (owner, column), hand in self.hands.items():
@@ -471,7 +471,7 @@ class LabelsByHand:
             assert panel.live.task is None
             return
         assert labeling.adata is session.adata
-        assert (panel.undo_button.isEnabled(), panel.redo_button.isEnabled()) == (
+        assert (keep.undo_button.isEnabled(), keep.redo_button.isEnabled()) == (
             self.hand.n_taken > 0,
             self.hand.n_taken < len(self.hand.steps),
         )

@@ -120,7 +120,7 @@ def test_three_images_from_opening_to_saving_and_back(
     }
     assert study.walk("ImageName", "CellNb", 6) == set("ABC")
     widget.misplaced.label_box.setCurrentText("other")
-    widget.misplaced.relabel_button.click()
+    widget.misplaced.label_button.click()
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
     # An image is closed and opened again; the others keep their colours.
     viewer.layers.remove("B_mask")

@@ -19,8 +19,8 @@ from hypothesis import given
 import centroid_encoder as ce
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.provenance import as_python
-from centroid_encoder.viewer.session.relabeling import Relabeling
 
 
 def run(script: str, folder: Path) -> None:
@@ -57,14 +57,14 @@ def test_the_script_makes_the_same_map_of_corrected_labels(
     cells.var["chosen"] = [True, False] * 4
     cells.layers["scaled"] = cells.X * 2
     cells.X[3, 4] = cells.layers["scaled"][5, 1] = np.nan
-    relabeling = Relabeling(cells, "cell_type")
-    relabeling.relabel([0, 1, 5, 7, 8, 11], "something new")
+    corrections = Labeling(cells, "cell_type_relabeled", "cell_type")
+    corrections.assign([0, 1, 5, 7, 8, 11], "something new")
     path = tmp_path / "cells of O'Neil.h5ad"
     save_h5ad(cells, path)
     adata = ad.read_h5ad(path)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=4, dropout=0.1, class_weight="balanced")
     ce.tl.centroid_encoder(
-        adata, relabeling.column, model=model, key_added="map", progress=False, **arguments
+        adata, corrections.column, model=model, key_added="map", progress=False, **arguments
     )
 
     script = as_python(in_file(path, adata), "map")

@@ -36,8 +36,8 @@ from centroid_encoder.viewer.data.ids import ItemLayer
 from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.colorings import FAINT
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
+from centroid_encoder.viewer.session.corrections import corrected
 from centroid_encoder.viewer.session.misplaced import REGIONS
-from centroid_encoder.viewer.session.relabeling import corrected
 from tests.viewer.by_hand import LabelsByHand
 from tests.viewer.seen import seen_colors
 
@@ -327,7 +327,7 @@ class User(LabelsByHand):
     def do_relabel(self) -> list[AnnData]:
         """Give the selected cells a known or a new label, or none."""
         widget = self.widget
-        if not widget.misplaced.relabel_button.isEnabled():
+        if not widget.misplaced.label_button.isEnabled():
             return []
         box = widget.misplaced.label_box
         known = [box.itemText(i) for i in range(box.count())]
@@ -335,24 +335,24 @@ class User(LabelsByHand):
         box.setEditText(name)
         if self.labeling is not None:
             self.give(self.selected_cells, [name] * len(self.selected_cells))
-            return self.step_by_hand(widget.misplaced.relabel_button.click)
+            return self.step_by_hand(widget.misplaced.label_button.click)
         trained = None if widget.result is None else widget.result.label_key
         before = None if trained is None else self.adata.obs[trained].copy()
-        widget.misplaced.relabel_button.click()
+        widget.misplaced.label_button.click()
         if before is not None:
             assert self.adata.obs[trained].equals(before)
             assert widget.result is not None
         return [self.adata]
 
     def do_undo(self) -> list[AnnData]:
-        button = self.widget.misplaced.undo_button
+        button = self.widget.keep.undo_button
         if self.labeling is not None:
             return self.take_step(-1, button.click)
         button.click()
         return [self.adata]
 
     def do_redo(self) -> list[AnnData]:
-        button = self.widget.misplaced.redo_button
+        button = self.widget.keep.redo_button
         if self.labeling is not None:
             return self.take_step(1, button.click)
         button.click()

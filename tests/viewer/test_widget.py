@@ -307,7 +307,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     def relabel(name: str) -> None:
         widget.select(rows)
         widget.misplaced.label_box.setEditText(name)
-        widget.misplaced.relabel_button.click()
+        widget.misplaced.label_button.click()
 
     widget.cells.color_box.setCurrentText("label")
     if label_key != "cell_type":
@@ -333,11 +333,11 @@ def test_a_new_class_is_shown_saved_and_opened(
     drawn = points[(fills == np.round(255 * np.array(to_rgb(color)))).all(axis=1)]
     assert np.array_equal(np.sort(drawn[:, 0]), np.sort(cells.obsm["X_ce"][rows, 0]))
     assert colors_of(viewer, layer, cells.obs["cell_id"].iloc[rows]) == [color, color]
-    widget.misplaced.undo_button.click()
+    widget.keep.undo_button.click()
     qtbot.wait(1)
     assert counts(widget) == before
     assert color not in colors_of(viewer, layer, cells.obs["cell_id"])
-    widget.misplaced.redo_button.click()
+    widget.keep.redo_button.click()
     save(widget, tmp_path / "cells_ce.h5ad")
     open_table(widget.catalog, tmp_path / "cells_ce.h5ad")
     assert widget.session.adata is not cells

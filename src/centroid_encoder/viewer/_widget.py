@@ -86,7 +86,8 @@ class CentroidEncoderWidget(QWidget):
         self.message = self.trainer.message
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
-        self.label.keys.watch(self.map.canvas.canvas)
+        steps = self.keep.undo_button, self.keep.redo_button
+        self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
         if (layout := self.label.body.layout()) is not None:

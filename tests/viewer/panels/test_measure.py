@@ -60,7 +60,7 @@ def test_from_an_image_and_its_labels_to_a_map(
     for name, rows in (("bright", bright), ("dim", ~bright)):
         widget.select(np.flatnonzero(rows))
         widget.misplaced.label_box.setCurrentText(name)
-        widget.misplaced.relabel_button.click()
+        widget.misplaced.label_button.click()
     widget.form.label_key.value = "cell_type_relabeled"
     train(widget)
     assert set(widget.result.classes) == {"bright", "dim"}

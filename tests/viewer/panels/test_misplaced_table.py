@@ -1,4 +1,4 @@
-"""The list of misplaced cells: order, selection and relabelling."""
+"""The list of misplaced cells: order, selection and corrections."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
+from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.session import Session
 
@@ -25,8 +26,9 @@ class List:
 
     def __init__(self, adata: ad.AnnData, qtbot: QtBot) -> None:
         self.adata, self.session = adata, Session()
-        self.widget = MisplacedTable(self.session)
-        qtbot.addWidget(self.widget)
+        self.widget, self.keep = MisplacedTable(self.session), SaveRow(self.session)
+        for widget in (self.widget, self.keep):
+            qtbot.addWidget(widget)
         self.widget.resize(500, 300)
         with qtbot.waitExposed(self.widget):
             self.widget.show()
@@ -87,8 +89,7 @@ def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells: List) -> 
 
 def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cells: List) -> None:
     widget, box, obs = cells.widget, cells.widget.label_box, cells.adata.obs
-    buttons = widget.relabel_button, widget.undo_button, widget.redo_button
-    assert not any(button.isEnabled() for button in buttons)
+    assert not widget.label_button.isEnabled()
     cells.click(1)
     name, before = cells.column("cell")[1], cells.column("label")[1]
     assert box.currentText() == cells.column("region")[1]
@@ -96,20 +97,22 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     box.setFocus()
     box.lineEdit().selectAll()
     QTest.keyClicks(box, "new class")
-    QTest.mouseClick(widget.relabel_button, LEFT)
+    QTest.mouseClick(widget.label_button, LEFT)
     assert obs.loc[name, "cell_type_relabeled"] == "new class"
     assert cells.column("label")[1] == f"{before} → new class"
-    assert [button.isEnabled() for button in buttons] == [True, True, False]
+    assert widget.label_button.isEnabled()
     assert box.findText("new class") >= 0
-    QTest.mouseClick(widget.undo_button, LEFT)
+    keep = cells.keep
+    assert [x.isEnabled() for x in (keep.undo_button, keep.redo_button)] == [True, False]
+    QTest.mouseClick(keep.undo_button, LEFT)
     assert cells.column("label")[1] == before
-    assert widget.redo_button.toolTip() == "Relabel 1 cell as new class"
-    QTest.mouseClick(widget.redo_button, LEFT)
+    assert keep.redo_button.toolTip() == "Label 1 cell as new class"
+    QTest.mouseClick(keep.redo_button, LEFT)
     assert cells.column("label")[1] == f"{before} → new class"
     # An empty name removes the label.
     cells.click(2)
     box.setEditText("")
-    QTest.mouseClick(widget.relabel_button, LEFT)
+    QTest.mouseClick(widget.label_button, LEFT)
     assert obs["cell_type_relabeled"].isna().sum() == 1
 
 

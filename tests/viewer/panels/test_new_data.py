@@ -167,7 +167,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     assert "key_added" not in widget.message.text()
     widget.select(np.array([0, 1]))
     widget.misplaced.label_box.setCurrentText("type 1")
-    widget.misplaced.relabel_button.click()
+    widget.misplaced.label_button.click()
     assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
     save(widget, tmp_path / "mapped.h5ad")
     assert not widget.keep.save_reliability_action.isEnabled()

@@ -128,7 +128,7 @@ def test_a_queue_is_answered_by_keys(
     assert given(table)[cell.row] == cell.label
     assert skipped not in given(table)
     # Undo takes the answer back, too.
-    widget.label.undo_button.click()
+    widget.keep.undo_button.click()
     assert cell.row not in given(table)
     assert selected(widget) == [cell.row]
 
@@ -202,7 +202,7 @@ def test_a_strip_is_agreed_to_in_one_step(
     after = given(table)
     assert {cell.row for cell in cells} <= set(after)
     assert all(after[cell.row] == cell.label for cell in cells if cell.row not in before)
-    widget.label.undo_button.click()
+    widget.keep.undo_button.click()
     assert given(table) == before
 
 

@@ -64,7 +64,7 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(
     errors: list[Exception] = []
     session.failed.connect(errors.append)
     session.select(np.array([0]))
-    session.relabel("type 1")
+    session.label_selected("type 1")
     assert "fractional" in str(errors[0])
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
 
@@ -82,7 +82,7 @@ def test_a_session_does_not_keep_a_closed_table_in_memory(
         session.catalog.refresh()
         session.choose_labels("kind")
         session.select(np.array([0, 3]))
-        session.relabel("mast cell")
+        session.label_selected("mast cell")
         tables.append(weakref.ref(session.adata))
     gc.collect()
     assert [table() is not None for table in tables] == [False, False, True]
@@ -99,7 +99,7 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, emb
     session.change_labels(lambda labels: labels.rename_class("type 0", "renamed"))
     session.end_labeling()
     session.select(np.array([0]))
-    session.relabel("type 1")
+    session.label_selected("type 1")
     labels = cells.obs["cell_type_relabeled"]
     named = session.codes >= 0
     assert (np.asarray(session.classes)[session.codes[named]] == labels[named]).all()

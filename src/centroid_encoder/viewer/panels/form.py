@@ -16,7 +16,7 @@ from centroid_encoder.viewer.data.columns import IMAGE_NAMES, are_ids, axis, nam
 from centroid_encoder.viewer.data.tables import WITH_POSITIONS
 from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, page, sources
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.session.relabeling import has_fractions
+from centroid_encoder.viewer.session.corrections import has_fractions
 
 MAX_CLASSES = 1000
 """Columns with more values are offered last."""

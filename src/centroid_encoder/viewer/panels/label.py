@@ -92,11 +92,8 @@ class LabelPanel(QWidget):
         self.remove_button = button(
             "Remove", "Remove the class, and the labels of its cells", self.remove_class
         )
-        self.give_button = button(
-            "Give label", "Label the selected cells as the class that is chosen above", self.give
-        )
-        self.undo_button = button("Undo", "", session.undo)
-        self.redo_button = button("Redo", "", session.redo)
+        tip = "Label the selected cells as the class that is chosen above"
+        self.give_button = button("Label selection", tip, lambda: self.label(self._chosen))
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
@@ -122,10 +119,7 @@ class LabelPanel(QWidget):
             self._lost,
             self.view,
             side_by_side((self.name_line, 1), self.add_button, self.remove_button),
-            side_by_side(
-                (self.give_button, 2),
-                *(self.undo_button, self.redo_button, self.files_button, self.help_button),
-            ),
+            side_by_side((self.give_button, 2), self.files_button, self.help_button),
             self.count_text,
         ).setStretchFactor(self.view, 1)
         top = side_by_side(QLabel("Column"), (self.column_line, 1), self.start_button)
@@ -170,17 +164,13 @@ class LabelPanel(QWidget):
         """Remove the class that is chosen."""
         self._session.change_labels(lambda labeling: labeling.remove_class(self._chosen))
 
-    def give(self) -> None:
-        """Label the selected cells as the class that is chosen."""
-        self.label(self._chosen)
-
     def label(self, name: str) -> None:
         """Label the selected cells; an empty name takes their labels back."""
         if not self._session.selected.any():
             self._session.say(NO_CELLS)
             return
         self._choose(name or self._chosen)
-        self._session.relabel(name)
+        self._session.label_selected(name)
 
     def import_csv(self, path: Path) -> None:
         """Take over the labels of a file."""
@@ -287,14 +277,8 @@ class LabelPanel(QWidget):
         self.count_text.say(text)
 
     def _enable(self) -> None:
-        session, labeling = self._session, self._session.labeling
-        if labeling is None:
-            return
-        self.give_button.setEnabled(bool(self.classes) and bool(session.selected.any()))
+        self.give_button.setEnabled(bool(self.classes) and bool(self._session.selected.any()))
         self.remove_button.setEnabled(bool(self.classes))
-        for back, text in zip((self.undo_button, self.redo_button), labeling.steps, strict=True):
-            back.setEnabled(bool(text))
-            back.setToolTip(text)
 
     def _on_failed(self, error: Exception) -> None:
         self.count_text.say(f"No live map: {sentence(error)}", "warning")

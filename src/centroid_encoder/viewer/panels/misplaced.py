@@ -1,4 +1,4 @@
-"""Cells that may be mislabelled: a list of them, and a row to relabel cells."""
+"""Cells that may be mislabelled: a list of them, and a row to label cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from centroid_encoder.viewer.session.session import Session
 
 
 class MisplacedTable(QWidget):
-    """Sortable list of cells that may be mislabelled, worst first, and a row to relabel cells.
+    """Sortable list of cells that may be mislabelled, worst first, and a row to label cells.
 
     `source` is how the listed cells were found, `summary` the sentence above them.
     """
@@ -45,28 +45,24 @@ class MisplacedTable(QWidget):
         self.label_box = Choice("New label", "A class, or the name of a new one")
         self.label_box.setEditable(True)
         self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
-        self.relabel_button = button(
-            "Relabel selection",
+        self.label_button = button(
+            "Label selection",
             "Give the selected cells this label, in a new column; the original stays as it is",
-            self._on_relabel,
+            lambda: session.label_selected(self.label_box.currentText()),
         )
-        self.undo_button = button("Undo", "", session.undo)
-        self.redo_button = button("Redo", "", session.redo)
         sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
         sources.addStretch()
-        steps = side_by_side(
-            self.label_box, self.relabel_button, self.undo_button, self.redo_button
-        )
-        page(self, sources, self.summary, self.view, steps).setStretchFactor(self.view, 1)
+        labels = side_by_side((self.label_box, 1), self.label_button)
+        page(self, sources, self.summary, self.view, labels).setStretchFactor(self.view, 1)
         for changed in (session.result_changed, session.labels_changed):
             changed.connect(self._on_cells)
-            changed.connect(self._on_steps)
+            changed.connect(self._offer_labels)
         for changed in (session.check_changed, session.regions_changed):
             changed.connect(self._on_cells)
         for changed in (session.label_key_changed, session.selection_changed):
-            changed.connect(self._on_steps)
+            changed.connect(self._offer_labels)
         self._on_cells()
-        self._on_steps()
+        self._offer_labels()
 
     def choose(self, source: Source) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
@@ -100,19 +96,10 @@ class MisplacedTable(QWidget):
         """Keep the order of a list, worst first, until the user sorts it."""
         self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
-    def _on_steps(self) -> None:
-        """Offer the labels and the steps that there are now."""
-        session, relabeling = self._session, self._session.relabeling
-        self._offer_labels(session.new_labels)
-        self.relabel_button.setEnabled(relabeling is not None and bool(session.selected.any()))
-        steps = ("", "") if relabeling is None else relabeling.steps
-        for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):
-            back.setEnabled(bool(step))
-            back.setToolTip(step)
-
-    def _offer_labels(self, labels: list[str]) -> None:
+    def _offer_labels(self) -> None:
         """Offer labels; the text stays, unless the labels are those of another column."""
-        box = self.label_box
+        session, box, labels = self._session, self.label_box, self._session.new_labels
+        self.label_button.setEnabled(session.editable is not None and bool(session.selected.any()))
         text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
         box.offer([(name, name) for name in labels], None)
         box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
@@ -124,6 +111,3 @@ class MisplacedTable(QWidget):
             self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
             self._session.select(cells.index.to_numpy())
             self._session.zoom_requested.emit()
-
-    def _on_relabel(self) -> None:
-        self._session.relabel(self.label_box.currentText())

@@ -1,4 +1,4 @@
-"""Save the table, the map, figures or a script."""
+"""Save the table, the map, figures or a script, and undo changes of labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
 class SaveRow(QWidget):
-    """The menu "Save …" and the button "Copy as Python".
+    """The menu "Save …" and the buttons "Copy as Python", "Undo" and "Redo".
 
     `task` is the running task that writes a file, or None.
     """
@@ -60,13 +60,18 @@ class SaveRow(QWidget):
         self.save_button = button("Save …", tip, menu)
         tip = "Copy a Python script that makes the same map and the same checks"
         self.copy_button = button("Copy as Python", tip, self.copy_script)
-        row = side_by_side(self.save_button, self.copy_button)
-        row.addStretch()
+        self.undo_button = button("Undo", "", session.undo)
+        self.redo_button = button("Redo", "", session.redo)
+        row = side_by_side(self.save_button, self.copy_button, self.undo_button, self.redo_button)
+        row.insertStretch(2)
         column(self, self.message, row)
         session.table_changed.connect(lambda: self.message.say(""))
         for event in (session.result_changed, session.check_changed):
             event.connect(self._offer)
+        for event in (session.result_changed, session.labels_changed, session.label_key_changed):
+            event.connect(self._offer_steps)
         self._offer()
+        self._offer_steps()
 
     def _offer(self) -> None:
         """Enable the entries that can be saved now."""
@@ -85,6 +90,14 @@ class SaveRow(QWidget):
             into = table.path.name
         self.update_action.setText(f"Update the table in {into}")
         self.update_action.setVisible(bool(into))
+
+    def _offer_steps(self) -> None:
+        """Enable "Undo" and "Redo" if there is such a step, and describe it."""
+        labeling = self._session.editable
+        steps = ("", "") if labeling is None else labeling.steps
+        for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):
+            back.setEnabled(bool(step))
+            back.setToolTip(step)
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""

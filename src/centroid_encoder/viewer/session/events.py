@@ -25,7 +25,7 @@ class Events:
     check_changed = Signal()
     """Only the cross-validation was read again."""
     labels_changed = Signal()
-    """Cells were relabelled, or this was undone or redone."""
+    """Cells were labelled, or this was undone or redone."""
     labeling_changed = Signal()
     """Labelling by hand was started or ended."""
     draft_changed = Signal()

@@ -1,9 +1,9 @@
-"""Labels that are given by hand, in a column of their own, with undo, redo and a journal."""
+"""Labels that are given or corrected by hand, in a column of their own, with undo and redo."""
 
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -16,13 +16,15 @@ from matplotlib.colors import is_color_like, to_hex
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.files import check_target
-from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._result import colors_key
+from centroid_encoder.pl._colors import default_palette, label_colors
+from centroid_encoder.tl._result import colors_key, label_categories
 from centroid_encoder.viewer.data.measuring import UNLABELED
+from centroid_encoder.viewer.session.corrections import as_categories
 from centroid_encoder.viewer.session.journal import journal_path, read_labels, write_labels
-from centroid_encoder.viewer.session.relabeling import CHANGED, free_color
-from centroid_encoder.viewer.session.steps import Steps
 
+CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
+NEW_COLOR = "#d3d3d3"
+"""Colour of a new class if every other colour is in use."""
 NEW_COLUMN = "cell_type_by_hand"
 KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
@@ -55,8 +57,9 @@ class State(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A step: the rows that it changes, and their state before and after."""
+    """A step: what it does, the rows that it changes, and their state before and after."""
 
+    text: str
     rows: Codes
     before: State
     after: State
@@ -72,13 +75,28 @@ class Labeling:
     while it is empty.
 
     The labels are also written into a journal in the user data folder after each step. `fault` is
-    the error if that was not possible. A view becomes a copy.
+    the error if that was not possible. A view becomes a copy with the first step.
+
+    With `original`, the column holds corrections: the first step makes it, as a copy of the column
+    `original`. It has no keys, no channels and no journal.
 
     A ValueError if `column` has labels that were not given here, or if the cells have no names.
     """
 
-    def __init__(self, adata: AnnData, column: str = NEW_COLUMN) -> None:
-        column = column.strip()
+    def __init__(
+        self, adata: AnnData, column: str = NEW_COLUMN, original: str | None = None
+    ) -> None:
+        self.adata, self.column, self._original = adata, column, original
+        self._done: list[Change] = []
+        self._undone: list[Change] = []
+        self.fault: Exception | None = None
+        if original is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Make the column, or continue in it, and read the journal."""
+        adata = self.adata
+        column = self.column = self.column.strip()
         if not column or "/" in column:
             raise ValueError("the column needs a name without '/'")
         if not adata.obs_names.is_unique:
@@ -91,39 +109,40 @@ class Labeling:
                 f"obs[{column!r}] has values that were not given by hand, and is not changed; "
                 "choose another name"
             )
-        self.adata, self.column = adata, column
-        self._steps: Steps[Change] = Steps()
-        if adata.is_view:
-            adata._init_as_actual(adata.copy())
         if not there or is_empty:
             self._write(State((), np.full(adata.n_obs, -1)))
         self._is_new = not there
-        self.fault: Exception | None = None
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
         """Labels that only the journal had at the start, until restored or discarded."""
-        with suppress(FileNotFoundError):
-            try:
-                found = read_labels(self._journal)
-                here = found[self._rows_of(found) >= 0]
-                # Only labels that the table lacks now are lost. If the user removes a label later,
-                # it is not offered for restoring.
-                self._lost = here[self._now(here) != here]
-            except (OSError, ValueError) as error:
-                if isinstance(error, FileNotFoundError):
-                    raise
-                self.fault = error
+        try:
+            found = read_labels(self._journal)
+            here = found[self._rows_of(found) >= 0]
+            # Only labels that the table lacks now are lost. If the user removes a label later, it
+            # is not offered for restoring.
+            self._lost = here[self._now(here) != here]
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            self.fault = error
+
+    @property
+    def source(self) -> str:
+        """The column that holds the labels: before the first step of corrections, the original."""
+        original = self._original
+        return self.column if original is None or self.column in self.adata.obs else original
 
     @property
     def is_there(self) -> bool:
         """Whether the column is still there; something else may have deleted it."""
         column = self.adata.obs.get(self.column)
-        return column is not None and isinstance(column.dtype, pd.CategoricalDtype)
+        is_category = column is not None and isinstance(column.dtype, pd.CategoricalDtype)
+        return is_category or self._original is not None
 
     @property
     def classes(self) -> tuple[HandClass, ...]:
         """The classes in their order."""
-        colors = label_colors(self.adata, self.column)
+        colors = label_colors(self.adata, self.source)
         stored = self.adata.uns.get(mark_key(self.column), {})
         keys = dict(zip(*(map(str, stored.get(name, ())) for name in STORED), strict=True))
         return tuple(
@@ -133,7 +152,7 @@ class Labeling:
     @property
     def codes(self) -> Codes:
         """(n_obs,) index of the class of each cell; −1 for none."""
-        return np.asarray(self.adata.obs[self.column].cat.codes, dtype=np.intp)
+        return np.asarray(as_categories(self.adata.obs[self.source]).codes, dtype=np.intp)
 
     @property
     def labels(self) -> pd.Series:
@@ -143,7 +162,8 @@ class Labeling:
     @property
     def steps(self) -> tuple[str, str]:
         """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
-        return self._steps.texts
+        done, undone = ([step.text for step in steps] for steps in (self._done, self._undone))
+        return ["", *done][-1], ["", *undone][-1]
 
     def position(self, name: str) -> int:
         """Return the position of a class; a KeyError if there is none."""
@@ -198,15 +218,17 @@ class Labeling:
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
-        if (step := self._steps.last) is not None:
+        if self._done:
+            step = self._done[-1]
             self._go(step.rows, step.after, step.before)
-            self._steps.move(-1)
+            self._undone.append(self._done.pop())
 
     def redo(self) -> None:
         """Redo the step that was undone last; a RuntimeError as in `undo`."""
-        if (step := self._steps.undone) is not None:
+        if self._undone:
+            step = self._undone[-1]
             self._go(step.rows, step.before, step.after)
-            self._steps.move(1)
+            self._done.append(self._undone.pop())
 
     def counts(self) -> Codes:
         """Return the number of labelled cells of each class, in the order of the classes."""
@@ -274,7 +296,7 @@ class Labeling:
 
     def _assign(self, rows: Codes, names: NDArray[np.object_], text: str) -> None:
         """Label rows; an empty name takes the label back, and an unknown one is a new class."""
-        classes, codes = self.classes, self.codes
+        codes, classes = self.codes, self.classes
         wanted = dict.fromkeys(str(name).strip() for name in names)
         for name in wanted:
             if name and name not in [one.name for one in classes]:
@@ -327,17 +349,25 @@ class Labeling:
         """Change the classes and the labels, unless they are so already."""
         before, now = self.classes, self.codes
         codes = now if codes is None else codes
+        if self._original is not None:
+            # Drop new labels without cells; keep all original labels.
+            known = set(map(str, label_categories(self.adata.obs[self._original])))
+            kept = [i for i, x in enumerate(classes) if x.name in known or (codes == i).any()]
+            codes = np.append(pd.Index(kept).get_indexer(range(len(classes))), -1)[codes]
+            classes = tuple(classes[i] for i in kept)
         rows = np.flatnonzero(codes != now)
         if len(rows) or classes != before:
-            step = Change(rows, State(before, now[rows]), State(classes, codes[rows]))
+            step = Change(text, rows, State(before, now[rows]), State(classes, codes[rows]))
             self._go(rows, step.before, step.after)
-            self._steps.add(text, step)
+            self._done.append(step)
+            self._undone.clear()
 
     def _go(self, rows: Codes, before: State, after: State) -> None:
         """Write the state `after`; raise a RuntimeError if the current state is not `before`."""
         same = self.is_there and [x.name for x in self.classes] == [x.name for x in before.classes]
         if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before.codes):
-            self._steps.clear()
+            self._done.clear()
+            self._undone.clear()
             raise RuntimeError(CHANGED.format(self.column))
         codes = self.codes
         codes[rows] = after.codes
@@ -346,9 +376,21 @@ class Labeling:
 
     def _write(self, state: State) -> None:
         adata, column, classes = self.adata, self.column, state.classes
-        names = pd.Index([one.name for one in classes], dtype=object)
-        adata.obs[column] = pd.Categorical.from_codes(cast("list[int]", state.codes), names)
-        adata.uns[colors_key(column)] = [one.color for one in classes]
+        names, colors = [one.name for one in classes], [one.color for one in classes]
+        dtype = pd.CategoricalDtype(pd.Index(names, dtype=object))
+        if self._original is not None:
+            dtype = _with_categories(names, as_categories(adata.obs[self._original]).dtype)
+            # The user may have changed colours since the step.
+            now = {one.name: one.color for one in self.classes}
+            colors = [now.get(one.name, one.color) for one in classes]
+        if adata.is_view:
+            # Otherwise anndata does this below, with a warning.
+            adata._init_as_actual(adata.copy())
+        codes = cast("list[int]", state.codes)
+        adata.obs[column] = pd.Categorical.from_codes(codes, dtype=dtype)
+        adata.uns[colors_key(column)] = colors
+        if self._original is not None:
+            return
         marks = names, [one.key for one in classes]
         adata.uns[mark_key(column)] = {
             name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
@@ -356,6 +398,8 @@ class Labeling:
 
     def _note(self) -> None:
         """Write the journal; labels of an earlier one stay until they are restored or discarded."""
+        if self._original is not None:
+            return
         labels, self.fault = self.labels, None
         labels = pd.concat([labels, self._lost[~self._lost.index.isin(labels.index)]])
         try:
@@ -377,6 +421,13 @@ def suggested_column(adata: AnnData) -> str:
         return UNLABELED
     names = chain([NEW_COLUMN], (f"{NEW_COLUMN}_{i}" for i in count(2)))
     return next(name for name in names if name not in adata.obs)
+
+
+def free_color(used: Iterable[str]) -> str:
+    """Return the first default colour that is not in use."""
+    used = set(used)
+    free = (color for color in default_palette(len(used) + 1) if color not in used)
+    return next(free, NEW_COLOR)
 
 
 def mark_key(column: str) -> str:
@@ -401,3 +452,18 @@ def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     starts = np.searchsorted(codes[order], codes[order])
     found[order[np.arange(len(codes)) - starts < N_ALWAYS_TRAIN]] = False
     return np.asarray(found)
+
+
+def _with_categories(names: list[str], known: pd.CategoricalDtype) -> pd.CategoricalDtype:
+    """Return the type of a column with other categories, which are of the same kind."""
+    by_text = {str(name): name for name in known.categories}
+    is_integer = pd.api.types.is_integer_dtype(known.categories.dtype)
+    found: list[object] = []
+    for name in names:
+        if name not in by_text and is_integer and name.removeprefix("-").isdecimal():
+            found.append(int(name))
+        elif name not in by_text and not all(isinstance(x, str) for x in known.categories):
+            raise ValueError(f"the labels are not text, and {name!r} is not one of them")
+        else:
+            found.append(by_text.get(name, name))
+    return pd.CategoricalDtype(pd.Index(found, dtype=known.categories.dtype), known.ordered)

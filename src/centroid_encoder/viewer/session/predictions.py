@@ -7,7 +7,7 @@ import pandas as pd
 
 from centroid_encoder.tl._result import UNASSIGNED, colors_key, obs_key
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
-from centroid_encoder.viewer.session.relabeling import NEW_COLOR
+from centroid_encoder.viewer.session.labeling import NEW_COLOR
 from centroid_encoder.viewer.session.session import Session
 
 SUFFIX = "_predicted"

@@ -20,8 +20,8 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.session.corrections import SUFFIX
 from centroid_encoder.viewer.session.labeling import mark_key
-from centroid_encoder.viewer.session.relabeling import SUFFIX
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
 WIDTH = 88

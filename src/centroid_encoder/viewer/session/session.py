@@ -26,15 +26,11 @@ from centroid_encoder.tl._result import (
 )
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
+from centroid_encoder.viewer.session.corrections import corrected, correction_column
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.events import Events
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import MadeBy, find_reference
-from centroid_encoder.viewer.session.relabeling import (
-    Relabeling,
-    corrected,
-    correction_column,
-)
 from centroid_encoder.viewer.session.stored import current_classes, read_stored
 
 SelectionMode = Literal["replace", "add", "remove"]
@@ -91,7 +87,7 @@ class Session(Events):
         self.hidden: frozenset[str] = frozenset()
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         self._label_key: str | None = None
-        self._relabeling: Relabeling | None = None
+        self._corrections: Labeling | None = None
         self.labeling: Labeling | None = None
         self.draft: AnnData | None = None
         self._draft_result: Result | None = None
@@ -138,19 +134,18 @@ class Session(Events):
         return RULES[self.regions] if self.drawn is None else title_rule(self.drawn, self.regions)
 
     @property
-    def relabeling(self) -> Labeling | Relabeling | None:
-        """The labelling by hand, or else the relabelling of the chosen labels.
+    def editable(self) -> Labeling | None:
+        """The labelling by hand, or else the corrections of the chosen labels.
 
-        The steps of a relabelling can be undone until other labels are chosen.
+        The steps of the corrections can be undone until other labels are chosen.
         """
-        if self.labeling is not None:
+        adata, label_key = self.adata, self.label_key
+        if self.labeling is not None or adata is None or label_key is None:
             return self.labeling
-        adata, label_key, known = self.adata, self.label_key, self._relabeling
-        if adata is None or label_key is None:
-            return None
-        if known is None or known.column != correction_column(adata, label_key):
-            self._relabeling = Relabeling(adata, label_key)
-        return self._relabeling
+        column, original = correction_column(adata, label_key)
+        if self._corrections is None or self._corrections.column != column:
+            self._corrections = Labeling(adata, column, original)
+        return self._corrections
 
     def corrected(self, label_key: str | None) -> str | None:
         """Return the column with the corrections of `label_key`, or `label_key` without any."""
@@ -161,7 +156,7 @@ class Session(Events):
         """Read the table that is chosen; its links come afterwards."""
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
-        self._relabeling = self._label_key = None
+        self._corrections = self._label_key = None
         if self.labeling is not None:
             self.labeling.close()
         self.labeling = self.draft = self._draft_result = None
@@ -345,12 +340,11 @@ class Session(Events):
         adata, column = self.adata, self.corrected(self.label_key)
         return [] if adata is None or column is None else [*map(str, label_colors(adata, column))]
 
-    def relabel(self, label: str) -> None:
-        """Give the selected cells another label; an empty one removes theirs."""
+    def label_selected(self, label: str) -> None:
+        """Label the selected cells; an empty label removes theirs."""
         rows, name = np.flatnonzero(self.selected), label.strip()
-        if self.labeling is not None:
-            self.change_labels(lambda labeling: labeling.assign(rows, name or None))
-        elif len(rows) and (done := self._change_labels(lambda labels: labels.relabel(rows, name))):
+        done = self._change_labels(lambda labeling: labeling.assign(rows, name or None))
+        if done is not None and done is not self.labeling:
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
                 f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
@@ -358,39 +352,38 @@ class Session(Events):
             )
 
     def undo(self) -> None:
-        """Undo the last relabelling."""
-        self._change_labels(lambda labels: labels.undo())
+        """Undo the last change of labels."""
+        self._change_labels(Labeling.undo)
 
     def redo(self) -> None:
-        """Relabel again what was undone last."""
-        self._change_labels(lambda labels: labels.redo())
+        """Redo the change of labels that was undone last."""
+        self._change_labels(Labeling.redo)
 
     def change_labels(self, change: Callable[[Labeling], object]) -> bool:
         """Change the labels that are given by hand, or their classes; return whether it worked."""
-        labeling = self.labeling
-        return labeling is not None and self._change_labels(lambda _: change(labeling)) is not None
+        return self.labeling is not None and self._change_labels(change) is not None
 
-    def _change_labels(self, change: Callable[[Any], object]) -> Labeling | Relabeling | None:
-        """Relabel, undo or redo; return the relabelling if that worked."""
-        if (relabeling := self.relabeling) is None:
+    def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
+        """Change labels; return the labelling by hand or the corrections if that worked."""
+        if (labeling := self.editable) is None:
             return None
         self.say("")
-        if isinstance(relabeling, Labeling) and not relabeling.is_there:
+        if not labeling.is_there:
             self.end_labeling()
             self.failed.emit(
-                RuntimeError(f"obs[{relabeling.column!r}] was deleted; start labelling again")
+                RuntimeError(f"obs[{labeling.column!r}] was deleted; start labelling again")
             )
             return None
         try:
-            change(relabeling)
+            change(labeling)
         except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
             self.failed.emit(error)
             return None
         finally:
             # A labelling by hand adds no column.
-            self._after_labels(columns=relabeling is not self.labeling)
+            self._after_labels(columns=labeling is not self.labeling)
         self._say_fault()
-        return relabeling
+        return labeling
 
     def _say_fault(self) -> None:
         if self.labeling is not None and (fault := self.labeling.fault) is not None:

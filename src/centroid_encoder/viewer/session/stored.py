@@ -8,8 +8,8 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.tl._result import Result, read_result
+from centroid_encoder.viewer.session.corrections import as_categories, corrected
 from centroid_encoder.viewer.session.labeling import mark_key
-from centroid_encoder.viewer.session.relabeling import corrected, corrected_classes
 
 CHANGED = (
     "Labels in obs[{!r}] were renamed or removed after this map was trained; press Train for a "
@@ -34,6 +34,16 @@ def current_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[n
     A stored map lacks labels that were given or renamed by hand since, and a draft those of
     held-out cells. The classes of labels by hand are those of the column or of its corrections.
     """
-    column = result.label_key
-    by_hand = mark_key(column) in adata.uns and column in adata.obs
-    return corrected_classes(adata, result, corrected(adata, column) if by_hand else None)
+    classes, codes, label_key = result.classes, result.codes, result.label_key
+    column = corrected(adata, label_key)
+    by_hand = mark_key(label_key) in adata.uns and label_key in adata.obs
+    if column == label_key and not by_hand:
+        return classes, codes
+    now, moved = as_categories(adata.obs[column]), np.ones(adata.n_obs, dtype=bool)
+    if not by_hand:
+        was = as_categories(adata.obs[label_key])
+        moved = np.append(now.categories.get_indexer(was.categories), -1)[was.codes] != now.codes
+    named = now[moved].remove_unused_categories().categories
+    classes = classes.append(named.difference(classes))
+    places = np.append(classes.get_indexer(now.categories), -1)
+    return classes, np.where(moved, places[now.codes], codes)

@@ -1,4 +1,4 @@
-"""Relabelling: each step can be undone, the original labels stay, new names become classes."""
+"""Corrections: each step can be undone, the original labels stay, new names become classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from centroid_encoder.viewer._save import save_h5ad
-from centroid_encoder.viewer.session.relabeling import Relabeling
+from centroid_encoder.viewer.session.corrections import correction_column
+from centroid_encoder.viewer.session.labeling import Labeling
 
 Unchanged = Callable[[ad.AnnData], Any]
 
@@ -29,6 +30,10 @@ def table(labels: Any = ("a", "b", "c", "a", None, "b")) -> ad.AnnData:
         adata.obs["kind"] = pd.Categorical(labels, categories=["c", "a", "b"])
         adata.uns["kind_colors"] = list(COLORS)
     return adata
+
+
+def corrections(adata: ad.AnnData, label_key: str = "kind") -> Labeling:
+    return Labeling(adata, *correction_column(adata, label_key))
 
 
 def values(column: pd.Series) -> list[Any]:
@@ -48,7 +53,7 @@ def test_labels_of_another_kind_are_refused(
 ) -> None:
     adata = table(labels)
     with unchanged(adata), pytest.raises(error, match=words):
-        Relabeling(adata, "kind").relabel([0], label)
+        corrections(adata).assign([0], label)
 
 
 @pytest.mark.parametrize(
@@ -66,36 +71,36 @@ def test_labels_of_any_kind_can_be_corrected_and_saved(
     labels: Any, text: str, expected: list[Any], tmp_path: Any
 ) -> None:
     adata = table(labels)
-    relabeling = Relabeling(adata, "kind")
-    relabeling.relabel([0], text)
+    labeling = corrections(adata)
+    labeling.assign([0], text)
     assert values(adata.obs["kind_relabeled"]) == expected
     if isinstance(labels, pd.Categorical):
         assert adata.obs["kind_relabeled"].dtype == labels.dtype
     save_h5ad(adata, tmp_path / "cells.h5ad")
     assert values(ad.read_h5ad(tmp_path / "cells.h5ad").obs["kind_relabeled"]) == expected
-    relabeling.undo()
-    assert list(adata.obs) == ["kind"]
+    labeling.undo()
+    assert values(adata.obs["kind_relabeled"]) == values(adata.obs["kind"])
 
 
 def test_a_view_becomes_a_copy(unchanged: Unchanged) -> None:
     whole = table()
     with unchanged(whole):
         view = whole[[0, 1, 3]]
-        Relabeling(view, "kind").relabel([2], "b")
+        corrections(view).assign([2], "b")
         assert values(view.obs["kind_relabeled"]) == ["a", "b", "b"]
 
 
 def test_corrections_use_one_column_until_a_map_is_trained_on_it() -> None:
     adata = table()
-    Relabeling(adata, "kind").relabel([0], "b")
+    corrections(adata).assign([0], "b")
     for label_key in ("kind", "kind_relabeled"):
-        assert Relabeling(adata, label_key).column == "kind_relabeled"
+        assert corrections(adata, label_key).column == "kind_relabeled"
     adata.uns["ce"] = {"params": {"label_key": "kind_relabeled"}}
     before = values(adata.obs["kind_relabeled"])
     for label_key in ("kind", "kind_relabeled"):
-        relabeling = Relabeling(adata, label_key)
-        assert relabeling.column == "kind_relabeled_relabeled"
-    relabeling.relabel([1], "new")
+        labeling = corrections(adata, label_key)
+        assert labeling.column == "kind_relabeled_relabeled"
+    labeling.assign([1], "new")
     assert values(adata.obs["kind_relabeled"]) == before
     assert values(adata.obs["kind_relabeled_relabeled"]) == ["b", "new", *before[2:]]
 
@@ -103,20 +108,20 @@ def test_corrections_use_one_column_until_a_map_is_trained_on_it() -> None:
 @pytest.mark.parametrize("is_undone", [False, True])
 def test_undo_stops_at_changes_from_elsewhere(is_undone: bool, unchanged: Unchanged) -> None:
     adata = table()
-    relabeling = Relabeling(adata, "kind")
-    relabeling.relabel([0], "b")
-    relabeling.relabel([1, 2], "new")
+    labeling = corrections(adata)
+    labeling.assign([0], "b")
+    labeling.assign([1, 2], "new")
     if is_undone:
-        relabeling.undo()
+        labeling.undo()
         adata._inplace_subset_obs([0])
     else:
         adata.obs.iloc[1, adata.obs.columns.get_loc("kind_relabeled")] = "a"
     with unchanged(adata), pytest.raises(RuntimeError, match="changed elsewhere"):
-        (relabeling.redo if is_undone else relabeling.undo)()
-    assert relabeling.steps == ("", "")
-    relabeling.relabel([0], "c")
+        (labeling.redo if is_undone else labeling.undo)()
+    assert labeling.steps == ("", "")
+    labeling.assign([0], "c")
     assert adata.obs["kind_relabeled"].iloc[0] == "c"
-    relabeling.undo()
+    labeling.undo()
     assert adata.obs["kind_relabeled"].iloc[0] == "b"
 
 
@@ -125,22 +130,22 @@ def test_undo_stops_at_changes_from_elsewhere(is_undone: bool, unchanged: Unchan
 N = 5
 
 
-class Relabeled(RuleBasedStateMachine):
+class Corrected(RuleBasedStateMachine):
     """Compare with lists of labels, one for each state that undo and redo can reach."""
 
     @initialize(labels=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=N, max_size=N))
     def begin(self, labels: list[str | None]) -> None:
         self.adata = table(pd.Categorical(labels, categories=["a", "b", "c"]))
         self.adata.uns["kind_colors"] = list(COLORS)
-        self.relabeling = Relabeling(self.adata, "kind")
+        self.labeling = corrections(self.adata)
         self.states, self.index = [labels], 0
 
     @rule(
         rows=st.lists(st.integers(0, N - 1)),
         label=st.sampled_from(["a", "b", "c", "new", "newer", None]),
     )
-    def relabel(self, rows: list[int], label: str | None) -> None:
-        self.relabeling.relabel(rows, label or "")
+    def assign(self, rows: list[int], label: str | None) -> None:
+        self.labeling.assign(rows, label)
         new = [label if i in rows else old for i, old in enumerate(self.states[self.index])]
         if new != self.states[self.index]:
             self.states[self.index + 1 :] = [new]
@@ -148,23 +153,23 @@ class Relabeled(RuleBasedStateMachine):
 
     @rule()
     def undo(self) -> None:
-        self.relabeling.undo()
+        self.labeling.undo()
         self.index = max(self.index - 1, 0)
 
     @rule()
     def redo(self) -> None:
-        self.relabeling.redo()
+        self.labeling.redo()
         self.index = min(self.index + 1, len(self.states) - 1)
 
     @invariant()
     def columns_are_those_of_the_lists(self) -> None:
         adata, state = self.adata, self.states[self.index]
         assert values(adata.obs["kind"]) == self.states[0]
-        assert bool(self.relabeling.steps[0]) == (self.index > 0)
-        assert bool(self.relabeling.steps[1]) == (self.index < len(self.states) - 1)
-        assert values(self.relabeling.labels) == state
-        assert ("kind_relabeled" in adata.obs) == (state != self.states[0])
-        assert ("kind_relabeled_colors" in adata.uns) == (state != self.states[0])
+        assert bool(self.labeling.steps[0]) == (self.index > 0)
+        assert bool(self.labeling.steps[1]) == (self.index < len(self.states) - 1)
+        assert values(adata.obs[self.labeling.source]) == state
+        assert ("kind_relabeled" in adata.obs) == (len(self.states) > 1)
+        assert ("kind_relabeled_colors" in adata.uns) == (len(self.states) > 1)
         if "kind_relabeled" in adata.obs:
             categories = list(adata.obs["kind_relabeled"].cat.categories)
             assert categories[:3] == ["a", "b", "c"]
@@ -174,5 +179,5 @@ class Relabeled(RuleBasedStateMachine):
             assert len(set(colors)) == len(categories)
 
 
-TestRelabeled = Relabeled.TestCase
-TestRelabeled.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestCorrected = Corrected.TestCase
+TestCorrected.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
