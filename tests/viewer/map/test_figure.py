@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,16 @@ def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene() -> None:
         assert np.array_equal(bold.colors, [[0, 255, 0]] * len(larger)) or not larger
         assert len(dots(figure, 0).points) == 5000
     assert bold.size > 2 * dots(figure, 0).size
+
+
+def test_cells_that_were_not_judged_are_hollow() -> None:
+    figure = make_figure()
+    scene = replace(make_scene(), hollow=np.array([1]))
+    figure.show(scene, ["#ff0000", "#00ff00", "#0000ff"])
+    found = dict(zip(map(tuple, dots(figure, 0).points), dots(figure, 0).colors, strict=True))
+    assert np.array_equal(found[2.0, 2.0], [255, 0, 0])
+    panel = np.rint(255 * np.array(to_rgb(figure.style.panel)))
+    assert np.array_equal(found[8.0, 2.0], panel)
 
 
 def test_the_view_stays_while_the_limits_are_the_same() -> None:

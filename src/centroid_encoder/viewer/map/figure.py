@@ -225,6 +225,11 @@ class MapFigure:
         fills = [*colors, style.unlabeled]
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
         edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
+        # Hollow cells have the edge of their class, and the codes after those of the classes.
+        fills = [*colors, *[style.panel] * len(colors), style.unlabeled]
+        edges = [*edges[:-1], *edges]
+        drawn_codes = codes.copy()
+        drawn_codes[scene.hollow] += len(colors) * (codes[scene.hollow] >= 0)
         pale = [blend(style.ink, style.panel, 0.35)]
         behind = np.zeros(len(scene.reference), dtype=np.intp)
         size, is_bold = _size_of(len(scene.points)), (scene.codes >= 0) & scene.bold
@@ -237,8 +242,8 @@ class MapFigure:
             panel.regions.set_edgecolor(style.panel)
             panel.rows = rows = _drawn(scene, content, shown, codes)
             bold = rows[is_bold[rows]]
-            panel.cells.set_content(scene.points[rows], codes[rows], size, fills, edges)
-            large = scene.points[bold], codes[bold], _size_of(len(bold))
+            panel.cells.set_content(scene.points[rows], drawn_codes[rows], size, fills, edges)
+            large = scene.points[bold], drawn_codes[bold], _size_of(len(bold))
             panel.bold.set_content(*large, fills, edges)
             panel.reference.set_content(scene.reference, behind, size, pale, pale)
             panel.selected.set(markersize=size + 2.5, markeredgecolor=style.ink)

@@ -41,6 +41,8 @@ class Scene:
     """(n_classes, 2) positions of the names."""
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n, 2) positions of reference cells, drawn pale behind the other cells."""
+    hollow: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """(n,) rows of cells that are drawn hollow: those that were not judged."""
     bold: bool = False
     """Whether cells with a class are drawn again in front, the larger the fewer they are."""
 

@@ -242,7 +242,10 @@ class MapPanel(QWidget):
         panels = self._panels(cells, split == "unlabeled")
         shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
-        scene = Scene(points, codes, panels, shapes, limits, names, centers, behind, is_draft)
+        hollow = np.flatnonzero(result.unjudged)
+        scene = Scene(
+            points, codes, panels, shapes, limits, names, centers, behind, hollow, is_draft
+        )
         self._show(scene, list(session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
