@@ -191,7 +191,7 @@ def test_classes_keep_their_type_and_their_order_does_not_matter(labels: list[An
 def test_compactness_reduces_the_spread_within_classes(iris: Data) -> None:
     (X, y), shares = iris, []
     for compactness in (0.0, 1.0):
-        z = quick(placement="bottleneck", compactness=compactness).fit_transform(X, y)
+        z = quick(placement="bottleneck", compactness=compactness).fit(X, y).transform(X)
         within = sum(((z[y == c] - z[y == c].mean(axis=0)) ** 2).sum() for c in np.unique(y))
         shares.append(within / ((z - z.mean(axis=0)) ** 2).sum())
     assert shares[1] < 0.7 * shares[0]

@@ -32,7 +32,7 @@ def test_from_an_image_to_a_map(
     quality = adata.uns["ce"]["quality"]["test"]
     error, shapes = quality["voronoi_error"], names["shapes"].uns["shapes"]["quality"]["test"]
     said = [float(share) / 100 for share in re.findall(r"(\d+) %", text)]
-    found = [error, quality["chance_error"], shapes["voronoi_error"]]
+    found = [error, quality["largest_class_error"], shapes["voronoi_error"]]
     assert found == pytest.approx(said, abs=0.05)
     # Joined, since the layer has the name of the labels.
     widget = names["widget"]

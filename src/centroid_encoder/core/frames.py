@@ -48,6 +48,7 @@ class Frames:
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, placer.targets[codes], cv=shuffled)
         along = placer.scatter.project(z)
+        outputs = outputs.reshape(len(x), -1)  # scikit-learn returns one output without an axis
         return self.placed(placer, along, rows, codes, torch.from_numpy(outputs))
 
     def of_code(self, rows: Codes, code: Tensor) -> Frame:

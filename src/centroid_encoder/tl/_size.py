@@ -30,8 +30,10 @@ def size_of(part: Any) -> int:
         part = {"index": part.index} | dict(part.items())
     elif isinstance(dtype, pd.CategoricalDtype):
         part = {"codes": pd.Categorical(part).codes, "categories": dtype.categories}
-    elif issparse(part) or hasattr(part, "to_memory"):  # in memory, or in a file
-        part = dict(part.group) if hasattr(part, "group") else vars(part)
+    elif hasattr(part, "to_memory"):  # a sparse matrix in a file
+        part = dict(part.group)
+    elif issparse(part):
+        part = {name: getattr(part, name) for name in ("data", "indices", "indptr")}
     if isinstance(part, Mapping):
         # anndata 0.13 lists X as the layer None.
         return HEADER + sum(size_of(value) for name, value in part.items() if name is not None)

@@ -100,7 +100,8 @@ def test_predicted_classes_have_the_colors_of_the_labels(embed: Embed) -> None:
 
 @pytest.mark.parametrize("regions", ["voronoi", "decoder"])
 def test_misplaced_cells_are_those_that_the_tool_lists(embed: Embed, regions: Any) -> None:
-    adata = embed(unlabeled=2)
+    placement = "bottleneck" if regions == "decoder" else "voronoi"
+    adata = embed(unlabeled=2, placement=placement)
     listed = set(ce.tl.misplaced(adata, regions=regions).index)
     assert 3 < len(listed) < adata.n_obs - 3
     expected = [WRONG if name in listed else GREY for name in adata.obs_names]

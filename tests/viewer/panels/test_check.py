@@ -64,7 +64,7 @@ def test_results_are_those_of_the_function(
     arguments["model"] = ce.CentroidEncoder(max_epochs=3)
     wanted = ce.tl.cross_validate(cells, "cell_type", progress=False, copy=True, **arguments)
     check(widget)
-    assert "Against shuffled labels" in widget.verdict.found.text()
+    assert "against shuffled labels" in widget.verdict.found.text()
     for adata in (cells, wanted):
         np.nan_to_num(adata.X, copy=False)
         for column in adata.obs.columns[adata.obs.dtypes == np.float32]:
@@ -90,12 +90,11 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
 
     quality = cells.uns["ce_cv"]["quality"]
-    error, spread = 100 * quality["voronoi_error"], 100 * quality["voronoi_error_sd"]
+    error, low, high = (100 * quality[f"voronoi_error{end}"] for end in ("", "_low", "_high"))
     found = widget.verdict.found.text().replace("\u00a0", " ")
-    assert (
-        f"Voronoi error of held-out cells: {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
-    )
-    for name in ("input_knn_error", "chance_error"):
+    interval = f"95 % interval {low:.1f} to {high:.1f} %, 2 folds, n = 120"
+    assert f"Voronoi error of held-out cells: {error:.1f} % ({interval})" in found
+    for name in ("input_knn_error", "largest_class_error"):
         assert f"{100 * quality[name]:.1f} %" in found
     assert widget.tabs.currentWidget() is widget.misplaced
     per_class = cells.uns["ce_cv"]["per_class"]
@@ -112,8 +111,8 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     assert set(suspects.index) & set(cells.obs_names[::12])
     assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
     assert (
-        f"For {len(suspects)} of 120 cells, networks that have not seen the cell give its label a "
-        "probability of 5 % or less."
+        f"For {len(suspects)} of 120 cells, the label looks wrong to networks that have not seen "
+        "the cell."
     ) in texts(widget)
     widget.misplaced.view.selectRow(0)
     assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
@@ -204,8 +203,8 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert others["params"]["n_folds"] == 3
     text = widget.verdict.found.text().replace("\u00a0", " ")
     first, second = (100 * found["quality"]["voronoi_error"] for found in (ours, others))
-    assert f"images that the networks have seen: {first:.1f} ±" in text
-    assert f"have not seen: {second:.1f} ±" in text
+    assert f"images that the networks have seen: {first:.1f} % (95 % interval" in text
+    assert f"have not seen: {second:.1f} % (95 % interval" in text
     assert "Quote the second for new images" in text
     assert "group_key" not in widget.verdict.doubts.text()
     script = widget.keep.script()

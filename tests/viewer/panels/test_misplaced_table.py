@@ -125,7 +125,7 @@ def test_cells_found_by_a_cross_validation(cells: List, fast: ce.CentroidEncoder
     cells.session.read()
     # The chosen source was kept.
     assert widget.source is OUT_OF_FOLD
-    expected = ce.tl.mislabeled(adata, max_own=0.05)
+    expected = ce.tl.mislabeled(adata)
     assert cells.column("cell") == list(expected.index)
     assert cells.column("own") == [f"{own:.2f}" for own in expected["own"]]
     QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
