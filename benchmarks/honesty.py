@@ -5,6 +5,7 @@
     python -m benchmarks.honesty calibration    # calibration errors of held-out cells
     python -m benchmarks.honesty permutation    # how often shuffled labels are significant
     python -m benchmarks.honesty rare           # confidence by predicted class, on new samples
+    python -m benchmarks.honesty composition    # confidence for hand-picked labels, other queries
     python -m benchmarks.honesty wrong_labels   # recall and precision for labels that were changed
     python -m benchmarks.honesty pipelines      # k-NN after fit_transform, on noise and real tables
     python -m benchmarks.honesty throughput     # time and memory to ingest a million cells on disk
@@ -281,6 +282,45 @@ def _confidences(
         }
         frames.append(pd.DataFrame(values))
     return pd.concat(frames)
+
+
+def composition() -> None:
+    """Print confidence and share right if the training cells or the query are composed otherwise.
+
+    A map of 60 % of pbmc3k ingests the other cells. It is trained on all labels or on twenty cells
+    of each class, as a person picks them. The query has all cells, or 15 % of the T cells. Then the
+    share of cells below a confidence of 0.5 is printed for each predicted class.
+    """
+    cells = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    variances = dense(cells.X).var(axis=0)
+    cells, rows, tables = cells[:, np.argsort(-variances)[:2000]].copy(), [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        new = rng.random(cells.n_obs) < 0.4
+        known, query = cells[~new].copy(), cells[new].copy()
+        labels, picked = known.obs["classified"].astype(str), pd.Series(index=known.obs_names)
+        picked = picked.astype(object)
+        for name in labels.unique():
+            own = labels.index[labels == name]
+            picked[rng.choice(own, min(len(own), 20), replace=False)] = name
+        known.obs["picked"] = picked.astype("category")
+        for label_key in ("classified", "picked"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ce.tl.centroid_encoder(known, label_key, random_state=seed, progress=False)
+                ce.tl.ingest(query, known, progress=False)
+            truth, confidence = query.obs["classified"].astype(str), query.obs["ce_confidence"]
+            right, low = query.obs["ce_label"].astype(str) == truth, confidence < 0.5
+            kept = rng.random(query.n_obs) < np.where(truth.str.contains("CD4|CD8"), 0.15, 1)
+            for name, own in (("all cells", np.ones(query.n_obs, bool)), ("few T cells", kept)):
+                shares = confidence[own].mean(), right[own].mean(), low[own].mean()
+                rows.append((label_key, name, own.sum(), *shares))
+            if label_key == "classified":
+                tables.append(low.groupby(query.obs["ce_label"], observed=True).mean())
+    names = ["labels", "query", "cells", "confidence", "right", "below 0.5"]
+    found = pd.DataFrame(rows, columns=names).groupby(names[:2], sort=False)
+    print(found.agg(["mean", "std"]).round(3).to_string())
+    print(pd.concat(tables, axis=1).mean(axis=1).round(3).to_string())
 
 
 RATES = (0.05, 0.1, 0.2)
@@ -714,6 +754,7 @@ if __name__ == "__main__":
         calibration,
         permutation,
         rare,
+        composition,
         wrong_labels,
         pipelines,
         throughput,

@@ -88,7 +88,7 @@ def test_confidence_does_not_depend_on_class_weights() -> None:
 
 @pytest.fixture(scope="module")
 def one_donor() -> ad.AnnData:
-    """Three separate classes, of which C occurs in one donor only."""
+    """Three separate classes; C occurs in one donor only."""
     rng = np.random.default_rng(0)
     donor = rng.integers(0, 6, 400)
     codes = np.where((donor == 3) & (rng.random(400) < 0.5), 2, rng.integers(0, 2, 400))

@@ -109,8 +109,8 @@ def test_a_rare_class_is_no_chance(make_cells):
     rare = np.arange(1000) < 50
     X = rng.normal(size=(1000, 10)).astype(np.float32)
     X[:, 0] += 2 * rare
-    adata = ad.AnnData(X, obs=pd.DataFrame({"kind": np.where(rare, "rare", "common")}))
-    adata.obs_names = [f"cell{i}" for i in range(1000)]
+    names = [f"cell{i}" for i in range(1000)]
+    adata = ad.AnnData(X, obs=pd.DataFrame({"kind": np.where(rare, "rare", "common")}, index=names))
     ce.tl.cross_validate(adata, "kind", n_permutations=19, progress=False)
     assert adata.uns["ce_cv"]["permutation"]["p_value"] == pytest.approx(0.05)
 

@@ -40,4 +40,4 @@ def test_file_of_anndata_before_0_8_with_classes_of_one_cell(
     assert "too few cells to split" in caplog.text
     assert all(repr(name) in caplog.text for name in small)
     ce.pl.voronoi(result, show=False, save=tmp_path / "voronoi.png")
-    assert not result.uns["ce"]["quality"]["test"]["at_chance"]
+    assert not result.uns["ce"]["quality"]["test"]["no_better_than_largest_class"]
