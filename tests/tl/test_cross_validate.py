@@ -111,7 +111,8 @@ def test_a_rare_class_is_no_chance(make_cells):
     X[:, 0] += 2 * rare
     names = [f"cell{i}" for i in range(1000)]
     adata = ad.AnnData(X, obs=pd.DataFrame({"kind": np.where(rare, "rare", "common")}, index=names))
-    ce.tl.cross_validate(adata, "kind", n_permutations=19, progress=False)
+    model = ce.CentroidEncoder(hidden=(32,), max_epochs=10)
+    ce.tl.cross_validate(adata, "kind", model=model, n_permutations=19, progress=False)
     assert adata.uns["ce_cv"]["permutation"]["p_value"] == pytest.approx(0.05)
 
 
