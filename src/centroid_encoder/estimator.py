@@ -306,8 +306,8 @@ class CentroidEncoder(
 
         With one network (``n_networks=1``, ``placement="bottleneck"``) there is nothing to
         cross-fit: the places are those of `transform`, and a warning is issued. Samples beyond
-        `max_samples`, and samples of a class that only networks trained on them know (a class of
-        one sample or of one group), are placed by all networks, like new samples.
+        `max_samples` are placed by all networks, like new samples. So are samples of a class of
+        one sample or of one group: no network has seen their class without them.
 
         Parameters
         ----------

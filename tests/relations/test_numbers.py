@@ -150,7 +150,7 @@ def test_relabelled_cells_are_judged_by_their_new_label_or_left_out() -> None:
             warnings.simplefilter("always")
             assert cell not in ce.tl.mislabeled(adata).index
         texts = [str(one.message) for one in caught]
-        assert sum("1 cells were relabelled" in text for text in texts) == warned
+        assert sum("1 cell was relabelled" in text for text in texts) == warned
     assert own.equals(adata.obs["ce_cv_own"])
 
 

@@ -152,8 +152,8 @@ def centroid_encoder(
             Predicted class of every cell, with the categories of `label_key`: the class in whose
             Voronoi cell it lies; with ``placement="bottleneck"``, the class whose centroid is
             nearest to the decoder's output. It and the confidence are missing for the cells of a
-            class that only networks trained on them know, such as a class of one cell, or of one
-            donor with `group_key`. A warning names these classes.
+            class of one cell or, with `group_key`, of one donor: no network has seen their class
+            without them. A warning names these classes.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class, under the class frequencies of the training cells:
             of the cells with a confidence of 0.8, four in five are predicted correctly, also of
@@ -409,8 +409,8 @@ class Training(_run.Job):
         if len(unjudged):
             names = listed(self.classes[np.unique(unjudged)])
             self.notices.append(
-                f"{unjudged_words(of_train)}: {names}. No network without them knows their class, "
-                "so that their label and confidence are missing"
+                f"{unjudged_words(of_train)}: {names}. No network has seen their class without "
+                "them, so that their label and confidence are missing"
             )
         return quality
 

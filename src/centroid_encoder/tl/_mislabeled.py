@@ -30,7 +30,7 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
 
     If a cell was relabelled after the cross-validation, it is judged by its new label if this is
     the predicted class, and it is then not listed. With any other new label it is left out, and a
-    warning says how many cells are: cross-validate again to judge them.
+    warning has the number of such cells: cross-validate again to judge them.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
             Probabilities of the predicted class and of the label.
 
         Sorted by ``own`` divided by the square root of its typical value or, with `max_own`, by
-        ``own / confidence``; the smallest first. ``attrs["reason"]`` says why the list is empty.
+        ``own / confidence``; the smallest first. ``attrs["reason"]`` has the reason if the list is
+        empty.
 
     Raises
     ------
@@ -94,8 +95,9 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     cells = read_held_out(adata, key)
     changed = cells.is_relabeled & (cells.own != cells.predicted)
     if n_relabeled := int(changed.sum()) + cells.n_new:
-        text = f"{n_relabeled} cells were relabelled after the cross-validation to a class that is"
-        text = f"{text} not the predicted one; they are left out. Run ce.tl.cross_validate again"
+        text = f"{n_relabeled} cell{'s were' if n_relabeled > 1 else ' was'} relabelled after the"
+        text = f"{text} cross-validation to a class that is not the predicted one, and left out"
+        text = f"{text}. Run ce.tl.cross_validate again"
         warnings.warn(text, CentroidEncoderWarning, stacklevel=2)
     own = adata.obs[obs_key(cv_key(key), "own")].to_numpy(np.float64)[cells.rows]
     # The labels that were judged, since their probabilities are stored.

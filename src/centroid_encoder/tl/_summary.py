@@ -24,7 +24,7 @@ MAX_CLASSES = 3
 POOR = 0.2
 """Classes with a larger error are named."""
 SIGNIFICANT = 0.05
-FEW_OFF = 0.05
+OFF = 0.05
 """Classes whose confidence is off by more, beyond its interval, are named."""
 
 
@@ -185,7 +185,7 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
     off = (per_class["confidence"] - per_class["right"]).abs()
-    worst = per_class[(beyond > 0) & (off > FEW_OFF)]
+    worst = per_class[(beyond > 0) & (off > OFF)]
     if len(worst):
         row = worst.loc[off[worst.index].idxmax()]
         sentences.append(
