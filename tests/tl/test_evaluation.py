@@ -58,6 +58,17 @@ def test_a_rare_class_that_is_never_predicted_is_wrong_in_one_half_of_the_classe
     assert quality["voronoi_error"] == pytest.approx(40 / 1040)
 
 
+def test_cells_of_one_group_have_no_interval() -> None:
+    """The only donor that was held out shows nothing about the differences between donors."""
+    labels = np.arange(100) % 2
+    wrong = pd.DataFrame({"voronoi": np.arange(100) % 7 == 0})
+    quality, per_class = evaluate(wrong, labels, 2, np.zeros(100, dtype=np.intp))
+    ends = [quality[f"{name}_{end}"] for name in ("voronoi_error",) for end in ("low", "high")]
+    assert np.isnan(ends).all()
+    assert quality["voronoi_error"] == 0.15
+    assert per_class["voronoi_error_low"].notna().all()
+
+
 @pytest.mark.parametrize("by_group", [False, True])
 def test_intervals_cover_the_error_of_new_cells(by_group: bool) -> None:
     """The errors of the cells of a donor are alike, so that only a bootstrap of donors covers."""

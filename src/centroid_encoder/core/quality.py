@@ -47,12 +47,14 @@ def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Poi
 def error_intervals(
     wrong: Points, labels: Labels, n_classes: int, units: Labels | None = None
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % intervals of the mean error and of the balanced error by a bootstrap; NaN if empty.
+    """95 % intervals of the mean error and of the balanced error by a bootstrap.
+
+    They are NaN without samples, and with one unit, which shows no differences between units.
 
     `wrong` holds how often a rule errs for each of n samples, in [0, 1]. The bootstrap draws
     samples or, with (n,) `units` such as donors, all samples of a unit together.
     """
-    if not len(wrong):
+    if not len(wrong) or (units is not None and len(np.unique(units)) == 1):
         return (np.nan, np.nan), (np.nan, np.nan)
     # A row for each kind of sample or for each unit: numbers and errors of each class.
     if units is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.errors import MissingKeyError
@@ -52,9 +53,9 @@ def permutation_test(
         )
     test = stored.permutation
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
-    number, _, _ = target.hist(
-        test.shuffled, bins="auto", color="0.6", label="with shuffled labels"
-    )
+    # Bins of the whole range, because the probabilities of shuffled labels are nearly equal.
+    bins = np.histogram_bin_edges([*test.shuffled, test.observed], 40)
+    number, _, _ = target.hist(test.shuffled, bins, color="0.6", label="with shuffled labels")
     label = f"observed: {test.observed:.2f}"
     target.axvline(test.observed, color="C0", linewidth=2, label=label)
     # Room for the legend above the bars.

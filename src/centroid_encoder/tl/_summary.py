@@ -124,13 +124,15 @@ def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
 def _held_out(quality: Mapping[str, Any], rule: str) -> str:
     if not quality["n"]:
         return "No cell was held out of the map: its picture alone proves nothing."
-    return f"Held-out error {_error(quality, rule)}, n = {quality['n']:,}){_against(quality)}."
+    error = _error(quality, f"{rule}_error", f"n = {quality['n']:,}")
+    return f"Held-out error {error}{_against(quality)}."
 
 
-def _error(quality: Mapping[str, Any], rule: str) -> str:
-    """Return an error with its interval, without the closing bracket."""
-    text, ends = _percent(quality[f"{rule}_error"]), range_words(quality, f"{rule}_error")
-    return f"{text} (95 % interval {ends}" if ends else f"{text} ("
+def _error(quality: Mapping[str, Any], error: str, *also: str) -> str:
+    """Return an error, and in brackets its interval and other texts."""
+    ends = range_words(quality, error)
+    words = [f"95 % interval {ends}"] * bool(ends) + [*also]
+    return _percent(quality[error]) + (f" ({', '.join(words)})" if words else "")
 
 
 def _against(quality: Mapping[str, Any]) -> str:
@@ -144,13 +146,12 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     quality, per_class = validated.quality, validated.per_class
     rule = "decoder" if "decoder_error" in quality else "voronoi"
     error, folds = f"{rule}_error", fold_words(validated)
-    spread = quality[f"{error}_sd"]
-    spread = f"; standard deviation of the folds {_percent(spread)}" if np.isfinite(spread) else ""
+    also, spread = [folds, f"n = {quality['n']:,}"], quality[f"{error}_sd"]
+    if np.isfinite(spread):
+        also.append(f"standard deviation of the folds {_percent(spread)}")
     sentences = [
-        f"Cross-validated error {_error(quality, rule)}, {folds}, n = {quality['n']:,}{spread})"
-        f"{_against(quality)}.",
-        f"With equal weight for every class: {_percent(quality[f'balanced_{error}'])} "
-        f"(95 % interval {range_words(quality, f'balanced_{error}')}).",
+        f"Cross-validated error {_error(quality, error, *also)}{_against(quality)}.",
+        f"With equal weight for every class: {_error(quality, f'balanced_{error}')}.",
         f"With five neighbours in the map it is {_percent(quality['knn_error'])}, and with five "
         f"neighbours by all features, without a map, {_percent(quality['input_knn_error'])}.",
     ]

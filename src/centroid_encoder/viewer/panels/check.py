@@ -82,9 +82,10 @@ def _sentences(
 def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
     """Return the error by a rule with its interval and the number of folds; see `Session.rule`."""
     error = f"{rule[0]}_error"
-    ends = f"95 % interval {range_words(check.quality, error)}".replace(" ", "\u00a0")
-    n = f"n\u00a0=\u00a0{int(check.quality['n']):,}"
-    return f"{_percent(check.quality[error])} ({ends}, {fold_words(check)}, {n})"
+    words = [fold_words(check), f"n\u00a0=\u00a0{int(check.quality['n']):,}"]
+    if ends := range_words(check.quality, error):
+        words.insert(0, f"95 % interval {ends}".replace(" ", "\u00a0"))
+    return f"{_percent(check.quality[error])} ({', '.join(words)})"
 
 
 def _percent(share: float) -> str:
