@@ -415,10 +415,11 @@ class CentroidEncoder(
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Calibrate `predict_proba` with samples that were not trained on.
 
-        Neither embedding nor predictions change. The probabilities are those under the class
-        frequencies of these samples. `fit` calibrates with the training samples, each
-        with the network that was not trained on it. If there is only one network, it uses the
-        validation samples; without any, or if they were merged, it does not calibrate.
+        Neither embedding nor predictions change. The probability of the predicted class becomes
+        right for samples like these; the others keep the class frequencies of the training samples.
+        `fit` calibrates with the training samples, each with the network that was not trained on
+        it. If there is only one network, it uses the validation samples; without any, or if they
+        were merged, it does not calibrate.
 
         Parameters
         ----------

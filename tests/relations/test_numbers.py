@@ -106,6 +106,10 @@ def test_a_class_of_one_donor_is_not_judged_and_is_not_wrong(one_donor) -> None:
     assert np.isfinite(adata.obsm["X_ce"]).all()
     assert quality["train"]["n_unjudged"] == lone.sum()
     assert quality["train"]["n"] + quality["test"]["n"] + lone.sum() == adata.n_obs
+    table = quality["per_class"].set_index("class")
+    assert table["n_train"]["C"] == lone.sum()
+    expected = adata.obs["ce_label"].value_counts().reindex(table.index, fill_value=0)
+    assert_array_equal(table["n_predicted"], expected)
     training, _ = ce.pl.voronoi(adata, show=False)
     assert f"hollow: {lone.sum()} cells of 1 class are not judged" in training.get_title()
     hollow = [line for line in training.lines if line.get_markerfacecolor() == "none"]
@@ -152,6 +156,21 @@ def test_relabelled_cells_are_judged_by_their_new_label_or_left_out() -> None:
         texts = [str(one.message) for one in caught]
         assert sum("1 cell was relabelled" in text for text in texts) == warned
     assert own.equals(adata.obs["ce_cv_own"])
+
+
+def test_cells_that_lost_their_label_are_left_out_and_counted() -> None:
+    X, y = blobs(300, 3, 1.0)
+    adata = table(X, t=pd.Categorical(np.array(list("ABC"))[y]))
+    quietly(ce.tl.centroid_encoder, adata, "t", model=QUICK)
+    quietly(ce.tl.cross_validate, adata, "t", model=QUICK)
+    cells = ce.tl.mislabeled(adata, max_own=1).index
+    adata.obs.loc[cells[:4], "t"] = np.nan
+    with pytest.warns(UserWarning, match="4 cells were relabelled"):
+        left = ce.tl.mislabeled(adata, max_own=1).index
+    assert left.equals(cells[4:])
+    assert not ce.tl.misplaced(adata).index.isin(cells[:4]).any()
+    for draw in (ce.pl.voronoi, ce.pl.reliability, ce.pl.confusion):
+        assert draw(adata, show=False) is not None
 
 
 @pytest.mark.slow
@@ -215,6 +234,15 @@ def test_the_same_split_of_ones_own_gives_the_same_map(kind: str) -> None:
     assert_array_equal(adata.obsm["X_ce"], other.obsm["X_ce"])
     for name in ("test", "train"):
         assert adata.uns["ce"]["quality"][name] == other.uns["ce"]["quality"][name]
+
+
+def test_a_split_of_ones_own_by_donor_is_not_warned_of() -> None:
+    X, y = blobs(300, 3, 0.8)
+    donor = [f"d{i % 5}" for i in range(300)]
+    adata = table(X, t=np.array(list("abc"))[y], donor=donor, own=np.arange(300) % 5 == 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ce.tl.centroid_encoder(adata, "t", split_key="own", model=QUICK, progress=False)
 
 
 def test_cells_outside_ones_own_split_are_unused() -> None:

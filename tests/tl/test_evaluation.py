@@ -69,6 +69,18 @@ def test_cells_of_one_group_have_no_interval() -> None:
     assert per_class["voronoi_error_low"].notna().all()
 
 
+@pytest.mark.parametrize("n_donors", [2, 3, 5])
+def test_intervals_of_few_donors_are_wide_enough(n_donors: int) -> None:
+    covered, donors = 0, np.repeat(np.arange(n_donors), 60)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        rates = rng.beta(4.8, 19.2, n_donors)
+        wrong = pd.DataFrame({"voronoi": rng.random(len(donors)) < rates[donors]})
+        quality, _ = evaluate(wrong, np.zeros_like(donors), 1, donors)
+        covered += quality["voronoi_error_low"] <= 0.2 <= quality["voronoi_error_high"]
+    assert covered >= 88
+
+
 @pytest.mark.parametrize("by_group", [False, True])
 def test_intervals_cover_the_error_of_new_cells(by_group: bool) -> None:
     """The errors of the cells of a donor are alike, so that only a bootstrap of donors covers."""

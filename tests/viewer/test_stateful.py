@@ -172,6 +172,8 @@ class User(LabelsByHand):
                 checks[table] = self.unchanged(adata)
                 checks[table].__enter__()
             changed = getattr(self, name)() or ()
+            if before is None:  # what began in this step may end in it, too
+                before, trained = self.widget.training, self.widget.trainer.table
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]

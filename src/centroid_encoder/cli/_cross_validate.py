@@ -22,7 +22,7 @@ from centroid_encoder.cli._report import Results, Session, reporting
 )
 @click.option(
     "--max-own",
-    type=float,
+    type=click.FloatRange(0, 1),
     help="List cells whose own label is at most so probable. Default: relative to each class.",
 )
 @options.training

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from scipy.special import stdtrit
 
 from centroid_encoder.core.matrix import product
 
@@ -52,7 +53,8 @@ def error_intervals(
     They are NaN without samples, and with one unit, which shows no differences between units.
 
     `wrong` holds how often a rule errs for each of n samples, in [0, 1]. The bootstrap draws
-    samples or, with (n,) `units` such as donors, all samples of a unit together.
+    samples or, with (n,) `units` such as donors, all samples of a unit together. The interval is
+    that of the quantiles or, with units, of Student's t with the standard deviation of the draws.
     """
     if not len(wrong) or (units is not None and len(np.unique(units)) == 1):
         return (np.nan, np.nan), (np.nan, np.nan)
@@ -76,6 +78,13 @@ def error_intervals(
     of_class = np.divide(errors, sizes, out=np.tile(overall, (N_DRAWS, 1)), where=sizes > 0)
     found = errors.sum(axis=1) / sizes.sum(axis=1), np.nanmean(of_class, axis=1)
     low, high = np.quantile(found, (0.025, 0.975), axis=1)
+    if units is not None:
+        # Quantiles of few units are too narrow: take Student's t and the spread of a sample.
+        error = wrong.mean(), np.nanmean(overall)
+        half = (
+            np.sqrt(n_drawn / (n_drawn - 1)) * stdtrit(n_drawn - 1, 0.975) * np.std(found, axis=1)
+        )
+        low, high = np.maximum(error - half, 0), np.minimum(error + half, 1)
     return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
 

@@ -238,7 +238,9 @@ def centroid_encoder(
         params["split_key"] = split_key
     if isinstance(random_state, numbers.Integral):
         params["random_state"] = int(random_state)
-    notices = [*cells.notices, *(mixed_sources(adata, cells) if test_size or several else ())]
+    # A split of one's own may be one by donors.
+    is_mixed = split_key is None and (test_size or several)
+    notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
     return Training(cells, key, notices, estimator, held_out, used & ~held_out, params)
 
 
@@ -336,8 +338,8 @@ class Training(_run.Job):
             self.notices.append(crowded_text(name, share))
         n_groups = ROUGH if cells.groups is None else len(np.unique(cells.groups[self.train]))
         if n_groups < ROUGH:
-            text = f"the training cells have {n_groups} values of {cells.params['group_key']!r}"
-            self.notices.append(f"{text}: below {ROUGH}, the novelty of cells of others is rough")
+            text = f"fewer than {ROUGH} values of {cells.params['group_key']!r} have training cells"
+            self.notices.append(f"{text} ({n_groups}): the novelty of cells of others is rough")
         decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
         order = np.argsort(np.concatenate([held_out, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
@@ -402,8 +404,9 @@ class Training(_run.Job):
         of_train = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
         quality[_result.TRAIN] |= of_train
         nearest = nearest_center(embedding, fit.map.centers)
-        per_class["n_predicted"] = np.bincount(fit.known[predicted], minlength=n_classes)
-        per_class["n_in_cell"] = np.bincount(fit.known[nearest], minlength=n_classes)
+        per_class["n_train"] = np.bincount(codes[trained], minlength=n_classes)
+        for name, of_cells in (("n_predicted", predicted), ("n_in_cell", nearest)):
+            per_class[name] = np.bincount(of_cells[is_judged], minlength=n_classes)
         quality["per_class"] = per_class
         self.notices += missing_classes(per_class, "the map takes")
         if len(unjudged):

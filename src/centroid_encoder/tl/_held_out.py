@@ -33,7 +33,7 @@ class HeldOut:
     confidence: NDArray[np.float64]
     """(n_held_out,) probability of the predicted class."""
     n_new: int = 0
-    """Number of cells that are left out because they were relabelled to a new class since."""
+    """Number of cells that are left out because they have a new class, or none, since."""
 
     @property
     def is_relabeled(self) -> NDArray[np.bool_]:
@@ -71,12 +71,14 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
         of_check = _result.stored_column(adata, _result.obs_key(key, "judged"), part)
         unlabeled = validated.params.get("unlabeled_category")
-        held_out = of_check.notna() & labels.notna() & (labels != unlabeled)
+        has_label = labels.notna() & (labels != unlabeled)
+        n_unlabeled = int((of_check.notna() & ~has_label).sum())
+        held_out = of_check.notna() & has_label
         own, predicted, judged = (
             classes.get_indexer(names.astype(object)) for names in (labels, found, of_check)
         )
         is_new = held_out & (own < 0)
-        n_new = int(is_new.sum())
+        n_new = int(is_new.sum()) + n_unlabeled
         _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
     if not len(rows):

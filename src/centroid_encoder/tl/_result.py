@@ -341,7 +341,9 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
         labels = labels.astype(object).where(~query, found)
     labeled = split.isin([TRAIN, TEST, UNUSED, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
-    known = (codes >= 0) | (query & (labels.isna() | (labels == UNASSIGNED)))
+    # Labels may have been removed since the training.
+    no_label = labels.isna() | (labels == stored.params.get("unlabeled_category"))
+    known = (codes >= 0) | no_label | (query & (labels == UNASSIGNED))
     check_classes(labels[labeled & ~known & (not changed)], label_key, "centroid_encoder")
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])

@@ -222,6 +222,8 @@ def _write(adata: AnnData, results: Results) -> None:
     before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
     try:
         for name, value in results["obs"].items():
+            if list(target.obs).count(name) > 1:
+                raise InputError(f"obs has several columns {name!r}; rename or drop all but one")
             is_new = isinstance(value, pd.Categorical) and name in target.obs
             if is_new and not value.categories.equals(label_categories(target.obs[name])):
                 target.uns.pop(colors_key(name), None)  # colours of other categories

@@ -108,12 +108,13 @@ def differing_settings(
 
 
 def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
-    """Return a warning if classes are predicted for no cell.
+    """Return a warning if classes with judged cells are predicted for no cell.
 
     `takes` is its start: ``"the map takes"`` or the like.
     """
-    n = per_class["n" if "n" in per_class else "n_train"]
-    missing = per_class["class"][(per_class["n_predicted"] == 0) & (n > 0)]
+    error = next(name for name in per_class if name.endswith("voronoi_error"))
+    is_judged = per_class[error].notna()  # the error of the training cells or of all cells
+    missing = per_class["class"][(per_class["n_predicted"] == 0) & is_judged]
     if missing.empty:
         return []
     return [
