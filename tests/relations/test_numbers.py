@@ -106,10 +106,10 @@ def test_a_class_of_one_donor_is_not_judged_and_is_not_wrong(one_donor) -> None:
     assert np.isfinite(adata.obsm["X_ce"]).all()
     assert quality["train"]["n_unjudged"] == lone.sum()
     assert quality["train"]["n"] + quality["test"]["n"] + lone.sum() == adata.n_obs
-    table = quality["per_class"].set_index("class")
-    assert table["n_train"]["C"] == lone.sum()
-    expected = adata.obs["ce_label"].value_counts().reindex(table.index, fill_value=0)
-    assert_array_equal(table["n_predicted"], expected)
+    per_class = quality["per_class"].set_index("class")
+    assert per_class["n_train"]["C"] == lone.sum()
+    expected = adata.obs["ce_label"].value_counts().reindex(per_class.index, fill_value=0)
+    assert_array_equal(per_class["n_predicted"], expected)
     training, _ = ce.pl.voronoi(adata, show=False)
     assert f"hollow: {lone.sum()} cells of 1 class are not judged" in training.get_title()
     hollow = [line for line in training.lines if line.get_markerfacecolor() == "none"]
