@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -16,10 +18,6 @@ from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._summary import interval_words
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 
 def calibration(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from anndata import AnnData
+from matplotlib.axes import Axes
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.pl._legend import legend_beside
 from centroid_encoder.tl._composition import composition as composition_of
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 
 def composition(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
@@ -19,10 +21,6 @@ from centroid_encoder.pl._legend import color_bar
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import StoredCrossValidation, fold_words, read_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 Order = Literal["similar", "category"]
 

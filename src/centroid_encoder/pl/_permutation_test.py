@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.tl._result import StoredCrossValidation, cv_key
 from centroid_encoder.tl._summary import permutation_words
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 
 def permutation_test(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
+from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish
@@ -19,10 +21,6 @@ from centroid_encoder.pl._voronoi import SPLITS, voronoi
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._result import Regions, Result
 from centroid_encoder.tl._summary import summary
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.figure import Figure
 
 MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
 EVIDENCE: tuple[tuple[Callable[..., Any], str], ...] = (

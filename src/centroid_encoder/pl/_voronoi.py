@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
@@ -23,10 +25,6 @@ from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import Regions, Result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 Split = Literal["train", "test", "unused"]
 LegendLoc = Literal["right margin", "on data"]
