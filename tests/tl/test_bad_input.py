@@ -151,7 +151,7 @@ BAD = [
         column("obs", "donor", lambda a: [np.nan, np.nan, *["d1", "d2"] * 59]), ValueError,
         ("2 labeled cells have no value in obs['donor']",), {"group_key": "donor"}),
     Bad("each class in a group of its own", column("obs", "donor", lambda a: a.obs["cell_type"]),
-        ValueError, ("leaves training cells of each class", "leave out group_key"),
+        ValueError, ("is left for the training; leave out group_key",),
         {"group_key": "donor"}),
     # The rest.
     Bad("labels with a slash", column("obs", "cell/type", lambda a: a.obs["cell_type"]), ValueError,

@@ -228,9 +228,7 @@ def centroid_encoder(
         raise InputError(text, parameter="random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, by_parts=True)
-    given = None if split_key is None else _own_split(adata, split_key)
-    held_out = hold_out(cells, test_size, draw_seed(random_state), given)
-    used = (cells.codes >= 0) & (True if given is None else given >= 0)
+    held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
     params = {**cells.params, "test_size": float(test_size)}
@@ -241,46 +239,33 @@ def centroid_encoder(
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
-    return Training(cells, key, notices, estimator, held_out, used & ~held_out, params)
+    return Training(cells, key, notices, estimator, held_out, train, params)
 
 
-def _own_split(adata: AnnData, split_key: str) -> NDArray[np.intp]:
-    """Return 1 for each held-out cell of a column of ``obs``, 0 for training cells, −1 for NaN."""
-    column = obs_column(adata, split_key, "split_key").astype(object)
-    meaning = {False: 0, True: 1, _result.TRAIN: 0, _result.TEST: 1}
-    found = column.map(meaning)
-    if (wrong := column[found.isna() & column.notna()]).size:
-        text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'; got"
-        raise InputError(f"{text} {wrong.iloc[0]!r}", parameter="split_key")
-    return np.asarray(found.fillna(-1), dtype=np.intp)
-
-
-def hold_out(
-    cells: Cells, test_size: float, seed: int, given: Codes | None = None
-) -> NDArray[np.bool_]:
-    """Return an (n_obs,) mask of the held-out cells; `given` is the result of `_own_split`."""
-    labeled, held_out = cells.codes >= 0, np.zeros(len(cells.codes), dtype=bool)
-    codes = cells.codes[labeled]
-    if given is not None:
-        held_out[:] = labeled & (given == 1)
-        lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & (given == 0)])
-        if lost.any():
-            text = f"no cell of {listed(cells.classes[lost])} is a training cell of this split"
-            raise InputError(f"{text}; mark that class as unlabeled", parameter="split_key")
-        return held_out
-    if test_size and cells.groups is not None:
+def _split(
+    adata: AnnData, cells: Cells, test_size: float, split_key: str | None, seed: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return (n_obs,) masks of the held-out cells and of the training cells."""
+    labeled = cells.codes >= 0
+    held_out, codes = np.zeros(len(labeled), dtype=bool), cells.codes[labeled]
+    if split_key is not None:
+        column = obs_column(adata, split_key, "split_key").astype(object)
+        found = column.map({False: 0, True: 1, _result.TRAIN: 0, _result.TEST: 1})
+        if (wrong := column[found.isna() & column.notna()]).size:
+            text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
+            raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
+        held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()
+    elif test_size and cells.groups is not None:
         held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
     elif test_size:
         held_out[labeled] = stratified_holdout(codes, test_size, seed)
-    lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & ~held_out])
+    train = labeled & ~held_out
+    lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[train])
     if lost.any():
-        raise InputError(
-            f"no choice of groups of obs[{cells.params['group_key']!r}] to hold out leaves "
-            f"training cells of each class, here of {listed(cells.classes[lost])}; leave out "
-            "group_key, or mark that class as unlabeled",
-            parameter="group_key",
-        )
-    return held_out
+        name = "group_key" if split_key is None else "split_key"
+        text = f"no cell of {listed(cells.classes[lost])} is left for the training; leave out"
+        raise InputError(f"{text} {name}, or mark that class as unlabeled", parameter=name)
+    return held_out, train
 
 
 @dataclass(eq=False)

@@ -62,10 +62,9 @@ class Fold:
 
     rows: Codes
     """(n,) rows whose class has training cells; other held-out cells are not judged."""
-    own: Codes
-    """(n,) classes of these cells; shuffled ones in a permutation."""
-    own_probability: NDArray[np.float64]
-    """(n,) probabilities of these classes, calibrated with the training cells."""
+    own: pd.Series
+    """(n,) probabilities of the own classes, calibrated with the training cells. The index is these
+    classes; in a permutation, they are shuffled."""
     wrong: pd.DataFrame
     """Whether each rule errs for these cells; NaN where it was not applied. Empty with shuffled
     labels."""
@@ -401,7 +400,7 @@ class CrossValidation(_run.Job):
         test = None
         if n_permutations := self._params["n_permutations"]:
             observed, *shuffled = (
-                _mean_probability([found[i, 0, fold] for fold in range(self.n_counted)])
+                _mean_probability([found[i, 0, fold].own for fold in range(self.n_counted)])
                 for i in range(n_permutations + 1)
             )
             p_value = permutation_p_value(-observed, -np.array(shuffled))
@@ -473,20 +472,17 @@ def _train(
             )
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
-        return place, Fold(rows, own, of_own, wrong, distances, offsets)
+        return place, Fold(rows, pd.Series(of_own, own), wrong, distances, offsets)
 
 
-def _mean_probability(folds: list[Fold]) -> float:
+def _mean_probability(folds: list[pd.Series]) -> float:
     """Mean out-of-fold probability of the own class, with the same weight for every class.
 
     It is 0 without cells. If labels and data are unrelated, it is about one over the number of
     classes, for any sizes of the classes.
     """
-    own, p = (
-        np.concatenate(x)
-        for x in zip(*((fold.own, fold.own_probability) for fold in folds), strict=True)
-    )
-    return float(pd.Series(p).groupby(own).mean().mean()) if len(own) else 0.0
+    own = pd.concat(folds)
+    return float(own.groupby(level=0).mean().mean()) if len(own) else 0.0
 
 
 def _pooled(
