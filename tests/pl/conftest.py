@@ -47,6 +47,8 @@ def validate() -> Callable[..., ad.AnnData]:
         shuffled = rng.normal(1 / n_classes, 0.02, 99).clip(0, 0.9).round(2)
         of_class = {"voronoi_error": 1 - confusion.diagonal() / n}
         of_class |= {"voronoi_error_low": 0.0, "voronoi_error_high": 1.0}
+        of_class |= {"n_predicted": confusion.sum(axis=0), "confidence": 0.5, "right": 0.5}
+        of_class |= {"right_low": 0.0, "right_high": 1.0}
         adata.uns["ce_cv"] = StoredCrossValidation(
             {"label_key": "cell_type", "n_folds": 5},
             classes,

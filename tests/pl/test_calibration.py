@@ -48,15 +48,6 @@ def test_points_are_bins_of_equally_many_cells(cells, validate, n_bins, share_ri
     assert_allclose(ends, 100 * wilson(share, count), atol=1e-4)
 
 
-def test_cells_without_confidence_are_left_out(cells, validate):
-    confidence = np.random.default_rng(0).random(120)
-    confidence[:30] = np.nan
-    assert "n = 120, 90 shown" in draw(validate(cells, confidence=confidence)).get_title()
-    cells.obs["ce_cv_confidence"] = np.nan
-    with pytest.raises(ValueError, match=r"among the out-of-fold labels, .* has a confidence"):
-        draw(cells)
-
-
 def test_the_title_gives_the_error_that_was_stored(cells, validate):
     quality = validate(cells).uns["ce_cv"]["quality"]
     title = "out-of-fold labels, 5 folds, n = 120\nexpected calibration error 1.2 points"

@@ -17,7 +17,7 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._summary import interval_words
+from centroid_encoder.tl._summary import range_words
 
 
 def calibration(
@@ -53,15 +53,9 @@ def calibration(
         raise InputError(f"n_bins must be a whole number from 1 to 1000; got {n_bins!r}", "n_bins")
     path = check_save("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
-    known = np.isfinite(cells.confidence)
-    if not known.any():
-        raise InputError(
-            f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
-            "ce.tl.centroid_encoder again"
-        )
     # Clipped, because rounding in float32 makes some confidences larger than 1.
-    confidence = 100 * cells.confidence[known].clip(0, 1)
-    right = (cells.own == cells.predicted)[known]
+    confidence = 100 * cells.confidence.clip(0, 1)
+    right = cells.own == cells.predicted
     mean, share, count = calibration_bins(confidence, right, n_bins)
     ends = 100 * np.array(wilson_interval(share * count, count))
 
@@ -71,11 +65,11 @@ def calibration(
     style: dict[str, Any] = {"fmt": "o", "markersize": 5, "linewidth": 1.2, "color": "C0"}
     # Without clipping at the axes, a point at 100 % is drawn completely.
     target.errorbar(mean, 100 * share, yerr=gaps, clip_on=False, zorder=3, **style)
-    text = f"{cells.words}, {count_words(cells.quality['n'], int(known.sum()))}"
+    text = f"{cells.words}, {count_words(cells.quality['n'], len(right))}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"
-        if interval := interval_words(cells.quality):
+        if interval := range_words(cells.quality, "calibration_error", ""):
             text += f" ({interval})"
     write_title(target, title, text)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

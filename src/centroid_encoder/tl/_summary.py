@@ -35,15 +35,18 @@ def summary(adata: AnnData, key: str) -> list[str]:
     if mapped is not None and mapped.quality is not None:
         held_out = mapped.errors("test")
         rule = "decoder" if mapped.has_decoder else "voronoi"
-        sentences = [_held_out(held_out, rule)]
+        sentences = ["No cell was held out of the map: its picture alone proves nothing."]
+        if n := held_out["n"]:
+            error = _error(held_out, f"{rule}_error", f"n = {n:,}")
+            sentences = [f"Held-out error {error}{_against(held_out)}."]
         if mapped.errors("train")["n_unjudged"] > 0:
-            words = unjudged_words(mapped.errors("train"))
-            sentences[0] += f" {words[0].upper()}{words[1:]}."
+            sentences[0] += f" {unjudged_words(mapped.errors('train'))}."
         of_classes = mapped.quality["per_class"]
-        columns = {name: name.removeprefix("test_") for name in of_classes if "test_" in name}
-        of_test = of_classes.drop(columns=["n_predicted"]).rename(columns=columns)
+        of_test = of_classes.filter(regex="^class$|^test_").rename(
+            columns=lambda name: name.removeprefix("test_")
+        )
         sentences += _confidences(held_out, of_test, "held-out")
-        missing = missing_classes(mapped.quality["per_class"], "the map takes")
+        missing = missing_classes(of_classes, "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
         if validated and (text := differing_settings(mapped, validated.params, validated.model)):
             warnings.append(
@@ -75,16 +78,10 @@ def unjudged_words(quality: Mapping[str, Any]) -> str:
     return text if n_classes > 1 else text.replace("classes", "class")
 
 
-def range_words(quality: Mapping[str, Any], error: str) -> str:
+def range_words(quality: Mapping[str, Any], error: str, unit: str = " %") -> str:
     """Return the 95 % interval of an error in per cent, ``"2.1 to 4.0 %"``, if it is known."""
-    ends = [100 * float(quality.get(f"{error}_{end}", np.nan)) for end in ("low", "high")]
-    return "{:.1f} to {:.1f} %".format(*ends) if np.isfinite(ends).all() else ""
-
-
-def interval_words(quality: Mapping[str, Any]) -> str:
-    """Return the 95 % interval of the calibration error in points, ``"0.4 to 2.1"``, if known."""
-    ends = [100 * quality[name] for name in CALIBRATION_ERRORS[2:]]
-    return " to ".join(f"{end:.1f}" for end in ends) if np.isfinite(ends).all() else ""
+    low, high = (100 * quality.get(f"{error}_{end}", np.nan) for end in ("low", "high"))
+    return f"{low:.1f} to {high:.1f}{unit}" if np.isfinite(low) else ""
 
 
 def differing_settings(
@@ -122,13 +119,6 @@ def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
     ]
 
 
-def _held_out(quality: Mapping[str, Any], rule: str) -> str:
-    if not quality["n"]:
-        return "No cell was held out of the map: its picture alone proves nothing."
-    error = _error(quality, f"{rule}_error", f"n = {quality['n']:,}")
-    return f"Held-out error {error}{_against(quality)}."
-
-
 def _error(quality: Mapping[str, Any], error: str, *also: str) -> str:
     """Return an error, and in brackets its interval and other texts."""
     ends = range_words(quality, error)
@@ -157,8 +147,7 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
         f"neighbours by all features, without a map, {_percent(quality['input_knn_error'])}.",
     ]
     if quality["n_unjudged"]:
-        words = unjudged_words(quality)
-        sentences[0] += f" {words[0].upper()}{words[1:]}: no other training cell has their class."
+        sentences[0] += f" {unjudged_words(quality)}: no other training cell has their class."
     poor = per_class[per_class[error] > POOR].sort_values(error, ascending=False)
     if len(poor):
         names = ", ".join(
@@ -178,12 +167,10 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
-    interval = interval_words(quality)
+    interval = range_words(quality, "calibration_error", "")
     text = f"Confidences of {cells} cells are off by {error:.1f} points on average"
     text += f", 95 % interval {interval}" if interval else ""
     sentences = [f"{text} ({before:.1f} before calibration)."]
-    if "right_low" not in per_class:
-        return sentences
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
     off = (per_class["confidence"] - per_class["right"]).abs()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu, rankdata
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
@@ -144,41 +144,27 @@ class TellingFeatures:
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
 
-    def _rows_of(self, code: int) -> NDArray[np.intp]:
-        """Return the rows of the cells with the label of a class."""
-        rows = np.flatnonzero(self._result.codes == code)
-        if not len(rows):
-            raise InputError(f"no cell has the label {self._result.classes[code]!r}")
-        return rows
-
-    def _areas(
-        self, rows: NDArray[np.intp], others: NDArray[np.intp]
-    ) -> tuple[NDArray[np.float64], Any, NDArray[np.bool_]]:
-        """Compare cells with others, or samples of both.
-
-        Returns the (d,) areas under the ROC curves, the (n, n_vars) values of the cells that were
-        compared, and an (n,) mask of those that are not among the others.
-        """
-        rng, d = np.random.default_rng(0), len(self._columns)
-        n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, d))))
-        rows, others = (
-            rng.choice(some, n_most, replace=False) if len(some) > n_most else some
-            for some in (rows, others)
-        )
-        both = np.sort(np.concatenate([rows, others]))
-        first, values = np.isin(both, rows), self._X[both]
-        values = values.tocsc() if issparse(values) else values
-        areas = np.empty(d)
-        # Only some columns are dense at a time.
-        for some in gen_batches(d, max(1, VALUES_AT_ONCE // 16 // len(both))):
-            areas[some] = auroc(_filled(_dense(values, self._columns[some])), first)
-        return areas, values, first
-
     def _compare(
         self, pair: tuple[int, int], n_features: int
     ) -> tuple[NDArray[np.intp], pd.DataFrame]:
         """Return the columns of the best features, and their table without values of a cell."""
-        areas, values, first = self._areas(*map(self._rows_of, pair))
+        rng, d, samples = np.random.default_rng(0), len(self._columns), []
+        n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, d))))
+        for code in pair:
+            rows = np.flatnonzero(self._result.codes == code)
+            if not len(rows):
+                raise InputError(f"no cell has the label {self._result.classes[code]!r}")
+            is_large = len(rows) > n_most
+            samples.append(rng.choice(rows, n_most, replace=False) if is_large else rows)
+        both = np.sort(np.concatenate(samples))
+        first, values = np.isin(both, samples[0]), self._X[both]
+        values = values.tocsc() if issparse(values) else values
+        areas = np.empty(d)
+        # Only some columns are dense at a time.
+        for some in gen_batches(d, max(1, VALUES_AT_ONCE // 16 // len(both))):
+            x = _filled(_dense(values, self._columns[some]))
+            test = mannwhitneyu(x[first], x[~first], method="asymptotic")
+            areas[some] = test.statistic / (first.sum() * (~first).sum())
         best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
         values = _filled(_dense(values, self._columns[best]))
         chosen = _different(values, first, n_features)
@@ -191,16 +177,6 @@ class TellingFeatures:
             names = [f"{prefix}low", f"{prefix}median", f"{prefix}high"]
             table[names] = np.quantile(values[mask], QUANTILES, axis=0).T
         return self._columns[best], table
-
-
-def auroc(values: NDArray[np.floating], first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(d,) areas under the ROC curves of (n, d) values as scores of the `first` of two classes.
-
-    Ties count half.
-    """
-    n, m = int(first.sum()), int((~first).sum())
-    sums = rankdata(values, axis=0)[first].sum(axis=0)
-    return np.asarray((sums - n * (n + 1) / 2) / (n * m))
 
 
 def _different(
