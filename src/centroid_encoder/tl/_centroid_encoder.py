@@ -23,7 +23,6 @@ from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
-from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._evaluation import (
     Codes,
     Floats,
@@ -35,7 +34,7 @@ from centroid_encoder.tl._evaluation import (
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
-from centroid_encoder.tl._summary import missing_classes, unjudged_words
+from centroid_encoder.tl._summary import missing_classes, mixed_sources, unjudged_words
 
 TEST_SIZE = 0.2
 N_PARTS = 5

@@ -32,9 +32,9 @@ from centroid_encoder.core.suspects import typical_probabilities
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
-from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._evaluation import (
     Codes,
+    error_rates,
     errors_by_rule,
     evaluate,
     evaluate_confidence,
@@ -43,7 +43,7 @@ from centroid_encoder.tl._evaluation import (
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
-from centroid_encoder.tl._summary import differing_settings, missing_classes
+from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 
 N_FOLDS = 5
 N_WORTHWHILE = 5_000
@@ -367,13 +367,11 @@ class CrossValidation(_run.Job):
     def _results_of(self, found: Mapping[Place, Fold]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
         real = [place for place in self.places if not place[0]]
-        rows = []
-        for place in real:
-            wrong = found[place].wrong
-            of_fold, _ = evaluate(wrong, codes[wrong.index], n_classes)
-            rows.append({"repeat": place[1], "fold": place[2]} | of_fold)
-        errors = pd.DataFrame(rows)
-        errors = errors[[name for name in errors if not name.endswith(("_low", "_high"))]]
+        errors = pd.DataFrame(
+            {"repeat": place[1], "fold": place[2]}
+            | error_rates(found[place].wrong, codes[found[place].rows])
+            for place in real
+        )
         spread = errors.iloc[:, 3:].std().add_suffix("_sd").to_dict()
         repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
         judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]

@@ -68,9 +68,20 @@ def errors_by_rule(
     return pd.DataFrame({rule: of_rule != codes[rows] for rule, of_rule in found.items()}, rows)
 
 
+def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
+    """Return the number of cells, and the errors of all rules; the parameters are as below."""
+    rates: dict[str, float] = {"n": len(wrong)}
+    for rule in wrong:
+        errs = wrong[rule].astype(float)
+        rates[f"{rule}_error"] = errs.mean()
+        if rule != LARGEST:
+            rates[f"balanced_{rule}_error"] = errs.groupby(codes).mean().mean()
+    return rates
+
+
 def evaluate(
     wrong: pd.DataFrame, codes: Codes, n_classes: int, units: Codes | None = None
-) -> tuple[dict[str, Any], pd.DataFrame]:
+) -> tuple[dict[str, float], pd.DataFrame]:
     """Return the errors of all cells, and the (n_classes, …) errors of each class.
 
     Errors are pooled: each cell counts the same, whatever its fold or group is. Balanced errors are
@@ -88,25 +99,19 @@ def evaluate(
     units
         (n,) groups of these cells, which the bootstrap draws as a whole.
     """
-    quality: dict[str, Any] = {"n": len(wrong)}
+    quality = error_rates(wrong, codes)
     per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
-    for rule in wrong:
-        applied = wrong[rule].notna().to_numpy()
+    for rule in wrong.columns.drop(LARGEST, errors="ignore"):
+        error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
         errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
         counts = np.bincount(own, minlength=n_classes).astype(float)
-        n_wrong = np.bincount(own, errs, n_classes)
         counts[counts == 0] = np.nan
-        of_class, error = n_wrong / counts, f"{rule}_error"
-        quality[error] = float(errs.mean()) if len(errs) else np.nan
-        if rule == LARGEST:
-            continue
-        present = of_class[~np.isnan(of_class)]
-        quality[f"balanced_{error}"] = float(present.mean()) if len(present) else np.nan
+        n_wrong = np.bincount(own, errs, n_classes)
         of_units = None if units is None else units[applied]
         intervals = error_intervals(errs, own, n_classes, of_units)
         for name, ends in zip((error, f"balanced_{error}"), intervals, strict=True):
             quality[f"{name}_low"], quality[f"{name}_high"] = ends
-        per_class[error] = of_class
+        per_class[error] = n_wrong / counts
         per_class[f"{error}_low"], per_class[f"{error}_high"] = wilson_interval(n_wrong, counts)
     return quality, per_class
 

@@ -127,13 +127,10 @@ def read_cells(
         X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
     _check_varied(X, where)
     notices = []
-    doubtful = [x for x in classes.tolist() if str(x).strip().lower() in MISSING_NAMES]
-    for name in doubtful:
-        remedy = f"pass unlabeled_category={name!r}"
-        if len(doubtful) > 1 or unlabeled_category is not None:
-            remedy = "replace it by NaN"
-        text = f"the label {name!r} in obs[{label_key!r}] is trained as a class"
-        notices.append(f"{text}; {remedy} if it means unlabeled")
+    doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
+    if any(doubtful):
+        text = f"trained as classes of obs[{label_key!r}]: {listed(classes[doubtful])}; if these"
+        notices.append(f"{text} mean unlabeled, replace them by NaN, or pass unlabeled_category")
     if use_rep in (None, "X") and looks_like_counts(X):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         notices.append(f"{where} looks like raw counts; {text}")
