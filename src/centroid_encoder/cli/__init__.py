@@ -11,11 +11,9 @@ from typing import NoReturn
 import click
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._cross_validate import cross_validate
-from centroid_encoder.cli._fit import fit
-from centroid_encoder.cli._ingest import ingest
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import plot
+from centroid_encoder.cli._tools import cross_validate, fit, ingest
 
 __all__ = ["cli", "main"]
 

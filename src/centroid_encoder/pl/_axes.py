@@ -38,18 +38,6 @@ def new_axes(width: float, height: float) -> Any:
     return plt.figure(figsize=tuple(size)).add_axes((0, 0, 1, 1))
 
 
-def _fit_figure(figure: Any) -> None:
-    """Make a figure as large as its axes and their texts; the axes keep their size in inches."""
-    # Copies, because the extents change with the size of the figure.
-    inner = [ax.get_window_extent().frozen() for ax in figure.axes]
-    outer = figure.get_tightbbox().padded(0.1)
-    figure.set_size_inches(outer.width, outer.height)
-    for ax, box in zip(figure.axes, inner, strict=True):
-        left, bottom = box.x0 / figure.dpi - outer.x0, box.y0 / figure.dpi - outer.y0
-        size = box.width / figure.dpi / outer.width, box.height / figure.dpi / outer.height
-        ax.set_position((left / outer.width, bottom / outer.height, *size))
-
-
 def write_title(ax: Any, title: str | None, default: str) -> None:
     """Write a title or, without one, the default, in which "$" does not mark a formula."""
     text = default if title is None else title
@@ -144,7 +132,15 @@ def finish(
     # `figure.figure` is the whole figure if the axes are in a subfigure.
     figure = first.figure.figure
     if own and figure.get_layout_engine() is None:
-        _fit_figure(figure)
+        # The figure becomes as large as its axes and their texts; the axes keep their size. The
+        # extents are copied, because they change with the size of the figure.
+        inner = [ax.get_window_extent().frozen() for ax in figure.axes]
+        outer = figure.get_tightbbox().padded(0.1)
+        figure.set_size_inches(outer.width, outer.height)
+        for ax, box in zip(figure.axes, inner, strict=True):
+            left, bottom = box.x0 / figure.dpi - outer.x0, box.y0 / figure.dpi - outer.y0
+            size = box.width / figure.dpi / outer.width, box.height / figure.dpi / outer.height
+            ax.set_position((left / outer.width, bottom / outer.height, *size))
     if path is not None:
         with replacing(path) as beside:
             write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)

@@ -53,20 +53,17 @@ def history(
         handles += top.plot(epoch, error, color="C2", ls=":", label="validation error")
         top.set_ylabel("validation error (%)")
         top.set_ylim(bottom=0)
-    _mark_stages(target, [str(stage) for stage in table["stage"]])
-    # On the axes that are drawn last, so that no curve covers the legend.
-    top.legend(handles=handles, loc="upper right", fontsize="small")
-    return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
-
-
-def _mark_stages(ax: Any, stages: list[str]) -> None:
-    """Separate the stages by lines and name them; the stages of pre-training have one name."""
+    # Lines separate the stages. The stages of pre-training have one name.
+    stages = [str(stage) for stage in table["stage"]]
     starts = {i: name for i, name in enumerate(stages) if i == 0 or name != stages[i - 1]}
     n_steps = sum(name.startswith("pretrain") for name in starts.values())
     for start, name in starts.items() if len(starts) > 1 else ():
         if start:
-            ax.axvline(start + 0.5, color="0.6", linewidth=0.8)
+            target.axvline(start + 0.5, color="0.6", linewidth=0.8)
         if start == 0 or not name.startswith("pretrain"):
             text = f"{name}–{n_steps}" if n_steps > 1 and start == 0 else name
-            place = {"transform": ax.get_xaxis_transform(), "fontsize": "small"}
-            ax.text(start + 0.5, 1.01, f" {text}", **place)
+            place = {"transform": target.get_xaxis_transform(), "fontsize": "small"}
+            target.text(start + 0.5, 1.01, f" {text}", **place)
+    # On the axes that are drawn last, so that no curve covers the legend.
+    top.legend(handles=handles, loc="upper right", fontsize="small")
+    return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

@@ -53,7 +53,14 @@ def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool |
         column = obs_column(adata, name)
         if is_numeric_dtype(column) and not is_bool_dtype(column):
             return Values(name, column.to_numpy(np.float64, na_value=np.nan), None)
-        return _categories(name, column, label_colors(adata, name))
+        colors, column = label_colors(adata, name), column.astype(object)
+        # The `MAX_CATEGORIES` categories with the most cells have colours.
+        counts = column.value_counts().reindex(list(colors), fill_value=0)
+        most = counts.nlargest(MAX_CATEGORIES).index
+        kept = {category: color for category, color in colors.items() if category in most}
+        grey = [f"… and {len(colors) - len(kept)} more"] if len(kept) < len(colors) else []
+        grey += ["none"] if column.isna().any() else []
+        return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)
     source = variable_source(adata, layer=layer, use_raw=use_raw)
     where = "var_names" if source is adata else "raw.var_names"
     places = np.flatnonzero(source.var_names == name)
@@ -64,7 +71,10 @@ def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool |
     if len(places) > 1:
         text = f"{where} has {name!r} {len(places)} times; call adata.var_names_make_unique() first"
         raise InputError(text, "color")
-    return Values(name, variable_values(source, int(places[0]), layer=layer), None)
+    # With an integer index, only one column of a matrix on disk is read.
+    values = (source.X if layer is None else source.layers[layer])[:, int(places[0])]
+    values = values.toarray() if hasattr(values, "toarray") else values
+    return Values(name, np.asarray(values, dtype=np.float64).ravel(), None)
 
 
 def variable_source(
@@ -83,22 +93,3 @@ def variable_source(
         raise MissingKeyError(text, "layer")
     takes_raw = layer is None and use_raw is not False and adata.raw is not None
     return adata.raw if takes_raw else adata
-
-
-def variable_values(source: Any, i: int, *, layer: str | None = None) -> NDArray[np.float64]:
-    """Return the values of variable number `i` of a `variable_source`."""
-    # With an integer index, only one column of a matrix on disk is read.
-    values = (source.X if layer is None else source.layers[layer])[:, i]
-    values = values.toarray() if hasattr(values, "toarray") else values
-    return np.asarray(values, dtype=np.float64).ravel()
-
-
-def _categories(name: str, column: pd.Series, colors: dict[object, str]) -> Values:
-    """Return codes and colours of the `MAX_CATEGORIES` categories with the most cells."""
-    column = column.astype(object)
-    counts = column.value_counts().reindex(list(colors), fill_value=0)
-    most = counts.nlargest(MAX_CATEGORIES).index
-    kept = {category: color for category, color in colors.items() if category in most}
-    grey = [f"… and {len(colors) - len(kept)} more"] if len(kept) < len(colors) else []
-    grey += ["none"] if column.isna().any() else []
-    return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)

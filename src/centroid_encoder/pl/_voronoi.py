@@ -154,7 +154,12 @@ def voronoi(
         raise InputError(text, "title")
     colors = class_colors(adata, result, palette)
     of_class = {name: colors[name] for name in result.classes}
-    values = Values(result.label_key, result.codes, of_class, _grey_entries(result))
+    grey = []
+    if (result.split == _result.UNLABELED).any():
+        grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
+    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
+        grey.append(_result.UNASSIGNED)
+    values = Values(result.label_key, result.codes, of_class, grey)
     if color is not None and color != result.label_key:
         values = read_values(adata, color, layer=layer, use_raw=use_raw)
     points = _regions.plane_points(result.embedding)
@@ -252,13 +257,3 @@ def _draw_cells(
 def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> None:
     style = {"markeredgewidth": 0} | style
     ax.plot(*points.T, "o", markersize=size, color=color, rasterized=True, **style)
-
-
-def _grey_entries(result: Result) -> list[str]:
-    """Return the entries of the legend for cells without a class."""
-    names = []
-    if (result.split == _result.UNLABELED).any():
-        names.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
-    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
-        names.append(_result.UNASSIGNED)
-    return names

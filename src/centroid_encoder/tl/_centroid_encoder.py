@@ -379,7 +379,19 @@ class Training(_run.Job):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
-                errors, calibrated = self._confidences(fit, codes[rows], distances)
+                # With fewer cells than parts, none are passed: the errors are NaN then.
+                own = codes[rows] if len(rows) >= N_PARTS else rows[:0]
+                at, distances = np.arange(len(own)), distances[: len(own)]
+                # The map was calibrated with all of them. The calibration of each part of them is
+                # therefore measured with one that was fitted to the other parts.
+                parts_of = np.random.default_rng(0).permutation(len(own)) % N_PARTS
+                after = cross_fitted_probabilities(distances, own, parts_of, fit.calibrated)
+                before = Calibration(offsets=fit.offsets).probabilities(distances)
+                nearest = distances.argmin(axis=1)
+                confidences = after[at, nearest], before[at, nearest]
+                errors, calibrated = evaluate_confidence(
+                    nearest, *confidences, nearest == own, n_classes
+                )
                 quality[name] |= errors
                 of_class = of_class.join(calibrated)
             parts.append(of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"}))
@@ -400,24 +412,3 @@ class Training(_run.Job):
                 "them, so that their label and confidence are missing"
             )
         return quality
-
-    @staticmethod
-    def _confidences(
-        fit: Fit, own: Codes, distances: Floats
-    ) -> tuple[dict[str, float], pd.DataFrame]:
-        """Return the calibration of the held-out cells, in all and by predicted class.
-
-        The map was calibrated with all of them. The calibration of each of `N_PARTS` parts of them
-        is therefore measured with one that was fitted to the other parts.
-        """
-        n_classes = distances.shape[1]
-        if len(own) < N_PARTS:
-            # With so few cells, pass none: the errors are NaN then.
-            own, distances = own[:0], distances[:0]
-        parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
-        probabilities = cross_fitted_probabilities(distances, own, parts, fit.calibrated)
-        before = Calibration(offsets=fit.offsets).probabilities(distances)
-        predicted = distances.argmin(axis=1)
-        of_predicted = np.arange(len(own)), predicted
-        confidences = probabilities[of_predicted], before[of_predicted]
-        return evaluate_confidence(predicted, *confidences, predicted == own, n_classes)

@@ -397,12 +397,16 @@ class CrossValidation(_run.Job):
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         test = None
         if n_permutations := self._params["n_permutations"]:
-            observed, *shuffled = (
-                _mean_probability([found[i, 0, fold].own for fold in range(self.n_counted)])
-                for i in range(n_permutations + 1)
-            )
-            p_value = permutation_p_value(-observed, -np.array(shuffled))
-            test = _result.PermutationTest(observed, np.array(shuffled), p_value)
+            counted = range(self.n_counted)
+            own = [
+                pd.concat([found[i, 0, j].own for j in counted]) for i in range(n_permutations + 1)
+            ]
+            # If labels and data are unrelated, these means are about one over the number of
+            # classes, for any sizes of the classes. They are 0 without cells.
+            means = [float(one.groupby(level=0).mean().mean()) if len(one) else 0.0 for one in own]
+            observed, shuffled = means[0], np.array(means[1:])
+            p_value = permutation_p_value(-observed, -shuffled)
+            test = _result.PermutationTest(observed, shuffled, p_value)
         missing = missing_classes(per_class, "the networks take")
         self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
@@ -471,16 +475,6 @@ def _train(
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
         return place, Fold(rows, pd.Series(of_own, own), wrong, distances, offsets)
-
-
-def _mean_probability(folds: list[pd.Series]) -> float:
-    """Mean out-of-fold probability of the own class, with the same weight for every class.
-
-    It is 0 without cells. If labels and data are unrelated, it is about one over the number of
-    classes, for any sizes of the classes.
-    """
-    own = pd.concat(folds)
-    return float(own.groupby(level=0).mean().mean()) if len(own) else 0.0
 
 
 def _pooled(

@@ -35,11 +35,6 @@ class HeldOut:
     n_new: int = 0
     """Number of cells that are left out because they have a new class, or none, since."""
 
-    @property
-    def is_relabeled(self) -> NDArray[np.bool_]:
-        """(n_held_out,) mask of the cells that were relabelled after they were judged."""
-        return np.asarray(self.own != self.judged)
-
 
 def read_held_out(adata: AnnData, key: str) -> HeldOut:
     """Read the predictions of a cross-validation or, without one, those for held-out cells.

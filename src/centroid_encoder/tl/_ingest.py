@@ -210,7 +210,18 @@ class Ingestion(Job):
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
-        self._check_counts(in_memory(X[:1000]))
+        x, counts = in_memory(X[:1000]), self._known.model.trained_on_counts_
+        x = x if cells.index is None else x[:, cells.index[cells.index >= 0]]
+        if matrix.looks_like_counts(x) and not counts:
+            raise InputError(
+                f"{cells.where} looks like raw counts, but the map was trained on other values; "
+                "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass "
+                "the layer with such values",
+                parameter="layer",
+            )
+        if counts and not matrix.looks_whole(x):
+            text = "the map was trained on whole numbers, like counts"
+            self.notices.append(f"{text}; {cells.where} holds others")
         found, n_done = [], 0
         for part in placed_chunks(cells, X) if is_dask else cells.placed(X):
             found.append(part)
@@ -218,22 +229,6 @@ class Ingestion(Job):
             if callback(Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
         return self._results_of(np.concatenate(found))
-
-    def _check_counts(self, x: Any) -> None:
-        """Refuse raw counts for a map of other values; add a notice in the opposite case."""
-        index, where = self._cells.index, self._cells.where
-        x = x if index is None else x[:, index[index >= 0]]
-        counts = self._known.model.trained_on_counts_
-        if matrix.looks_like_counts(x) and not counts:
-            raise InputError(
-                f"{where} looks like raw counts, but the map was trained on other values; process "
-                "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
-                "layer with such values",
-                parameter="layer",
-            )
-        if counts and not matrix.looks_whole(x):
-            text = f"the map was trained on whole numbers, like counts; {where} holds others"
-            self.notices.append(text)
 
     def _results_of(self, placed: Placed) -> Results:
         known, key, model = self._known, self.key, self._known.model

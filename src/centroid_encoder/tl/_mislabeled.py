@@ -93,11 +93,10 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
         text = f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"
         raise MissingKeyError(text)
     cells = read_held_out(adata, key)
-    changed = cells.is_relabeled & (cells.own != cells.predicted)
-    if n_relabeled := int(changed.sum()) + cells.n_new:
-        text = f"{n_relabeled} cell{'s were' if n_relabeled > 1 else ' was'} relabelled after the"
-        text = f"{text} cross-validation to a class that is not the predicted one, and left out"
-        text = f"{text}. Run ce.tl.cross_validate again"
+    is_relabeled = cells.own != cells.judged
+    if n_left_out := int((is_relabeled & (cells.own != cells.predicted)).sum()) + cells.n_new:
+        text = f"cells that are left out: {n_left_out}. They were relabelled to a class that is not"
+        text = f"{text} the predicted one; run ce.tl.cross_validate again to judge them"
         warnings.warn(text, CentroidEncoderWarning, stacklevel=2)
     own = adata.obs[obs_key(cv_key(key), "own")].to_numpy(np.float64)[cells.rows]
     # The labels that were judged, since their probabilities are stored.
@@ -108,7 +107,7 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
         reason = "" if len(listed) else f"no other label has a probability of at most {max_own}"
     else:
         reason = REASONS.get(reason, "")
-    listed = listed[~cells.is_relabeled[listed]]
+    listed = listed[~is_relabeled[listed]]
     if not len(listed) and not reason:
         reason = "the cells that looked mislabelled were relabelled"
     table = pd.DataFrame(

@@ -60,8 +60,19 @@ def read_reference(
         return _of_model(load(path, device=device or "auto"), path.name)
     if path.is_dir():
         check_store(path)
+    import zarr
+
+    # Without this option, zarr fills in zeros for parts that are listed but missing.
+    store: Any = partial(zarr.open_group, mode="r", use_consolidated=False)
     try:
-        return _of_anndata(_read_map_only(path, key), key, device, path.name)
+        with h5py.File(path) if path.is_file() else nullcontext(store(path)) as file:
+            if isinstance(file, h5py.File):
+                check_links(file)
+            # Only the map, its labels and their colours are read.
+            obs, uns = read_elem(file["obs"]), file.get("uns", {})
+            wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
+            adata = AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
+        return _of_anndata(adata, key, device, path.name)
     except (InvalidStateError, MissingKeyError, PermissionError):
         raise
     # h5py, zarr and anndata raise many types of errors for damaged files.
@@ -91,20 +102,6 @@ def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Re
     return replace(
         known, categories=categories, label_key=label_key, source=stored.source, colors=colors
     )
-
-
-def _read_map_only(path: Path, key: str) -> AnnData:
-    """Read a map, its labels and their colours from a ``.h5ad`` file or a zarr store."""
-    import zarr
-
-    # Without this option, zarr fills in zeros for parts that are listed but missing.
-    store: Any = partial(zarr.open_group, mode="r", use_consolidated=False)
-    with h5py.File(path) if path.is_file() else nullcontext(store(path)) as file:
-        if isinstance(file, h5py.File):
-            check_links(file)
-        obs, uns = read_elem(file["obs"]), file.get("uns", {})
-        wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
-        return AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
 
 
 def check_links(file: h5py.File) -> None:

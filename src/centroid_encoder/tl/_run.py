@@ -142,7 +142,14 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
-        check_writable(adata, copy=copy)
+        if not hasattr(adata, "obs_names"):
+            remedy = "for arrays and tables there is CentroidEncoder().fit(X, y)"
+            if isinstance(adata, str | os.PathLike):
+                remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
+            raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
+        if adata.is_view and adata.isbacked and not copy:
+            text = "results cannot be written to a view of a file; pass adata.to_memory(), or"
+            raise InputError(f"{text} copy=True", parameter="copy")
         job = prepare(*args, **kwargs)
         run_job(job, progress=progress)
         if copy:
@@ -201,18 +208,6 @@ def check_not_replaced(label_key: object, *written: str) -> None:
     if label_key in written:
         text = f"obs[{label_key!r}] would be replaced by the results; pass another key_added"
         raise InputError(text, parameter="key_added")
-
-
-def check_writable(adata: AnnData, *, copy: bool) -> None:
-    """Raise an error for anything but an AnnData, and for an AnnData that cannot be written to."""
-    if not hasattr(adata, "obs_names"):
-        remedy = "for arrays and tables there is CentroidEncoder().fit(X, y)"
-        if isinstance(adata, str | os.PathLike):
-            remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
-        raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
-    if adata.is_view and adata.isbacked and not copy:
-        text = "results cannot be written to a view of a file; pass adata.to_memory(), or copy=True"
-        raise InputError(text, parameter="copy")
 
 
 def _write(adata: AnnData, results: Results) -> None:

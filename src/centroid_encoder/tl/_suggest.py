@@ -7,7 +7,6 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
@@ -122,7 +121,13 @@ def suggest(
     groups = np.zeros(adata.n_obs, dtype=np.intp)
     if image_key is not None:
         groups = pd.factorize(obs_column(adata, image_key, "image_key"), use_na_sentinel=False)[0]
-    pool = _pool(is_labelled, groups, seed)
+    rng, parts = np.random.default_rng(seed), []
+    for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
+        if len(rows) > N_POOL:
+            rows = rng.permutation(rows)
+            rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
+        parts.append(rows)
+    pool = np.sort(np.concatenate(parts))
     if stored is None:
         X, _, _ = read_matrix(adata, use_rep, layer, use_raw, mask_var)
         x = X[pool]
@@ -162,14 +167,3 @@ def suggest(
         values = np.nan if probabilities is None else probabilities[rows, codes]
         table[f"{name}probability"] = np.full(len(rows), values, dtype=np.float32)
     return table
-
-
-def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
-    """Return the sorted rows of labeled and of unlabeled cells, up to `N_POOL` of each."""
-    rng, parts = np.random.default_rng(seed), []
-    for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
-        if len(rows) > N_POOL:
-            rows = rng.permutation(rows)
-            rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
-        parts.append(rows)
-    return np.sort(np.concatenate(parts))
