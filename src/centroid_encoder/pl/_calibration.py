@@ -9,7 +9,6 @@ import numpy as np
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.core.quality import wilson_interval
@@ -60,7 +59,24 @@ def calibration(
     ends = 100 * np.array(wilson_interval(share * count, count))
 
     target: Any = new_axes(3.5, 4) if ax is None else ax
-    _draw_page(target, confidence, 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10))
+    start = 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10)
+    # The height of the histogram is a fifth of that of the diagram above it.
+    bottom = start - 0.2 * (100 - start)
+    target.set(xlim=(start, 100), ylim=(bottom, 100))
+    target.set(xlabel="confidence (%)", ylabel="cells that are right (%)")
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, 100)
+    ticks = [tick for tick in ticks if start <= tick <= 100]
+    target.set(xticks=ticks, yticks=ticks, axisbelow=True)
+    target.grid(color=unlabeled_color(target), linewidth=0.4, zorder=0)
+    target.plot([start, 100], [start, 100], color="0.5", linewidth=1, linestyle="--", zorder=1)
+    target.axhline(start, color=plt.rcParams["axes.edgecolor"], linewidth=0.8)
+    number, edges = np.histogram(confidence, bins=20, range=(start, 100))
+    heights = 0.8 * (start - bottom) * number / number.max()
+    target.bar(edges[:-1], heights, np.diff(edges), bottom, align="edge", color="0.6")
+    note: dict[str, Any] = {"transform": target.transAxes, "fontsize": "small", "color": "0.5"}
+    target.text(0.03, 0.97, "underconfident", va="top", **note)
+    target.text(0.97, 0.21, "overconfident", ha="right", **note)
+    target.text(0.03, 0.13, f"cells (highest bar: {number.max():,})", va="top", **note)
     gaps = np.abs(ends - 100 * share)
     style: dict[str, Any] = {"fmt": "o", "markersize": 5, "linewidth": 1.2, "color": "C0"}
     # Without clipping at the axes, a point at 100 % is drawn completely.
@@ -73,24 +89,3 @@ def calibration(
             text += f" ({interval})"
     write_title(target, title, text)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
-
-
-def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
-    """Draw the diagonal, and the histogram of the confidences below it."""
-    # The height of the histogram is a fifth of that of the diagram above it.
-    bottom = start - 0.2 * (100 - start)
-    ax.set(xlim=(start, 100), ylim=(bottom, 100))
-    ax.set(xlabel="confidence (%)", ylabel="cells that are right (%)")
-    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, 100)
-    ticks = [tick for tick in ticks if start <= tick <= 100]
-    ax.set(xticks=ticks, yticks=ticks, axisbelow=True)
-    ax.grid(color=unlabeled_color(ax), linewidth=0.4, zorder=0)
-    ax.plot([start, 100], [start, 100], color="0.5", linewidth=1, linestyle="--", zorder=1)
-    ax.axhline(start, color=plt.rcParams["axes.edgecolor"], linewidth=0.8)
-    number, edges = np.histogram(confidence, bins=20, range=(start, 100))
-    heights = 0.8 * (start - bottom) * number / number.max()
-    ax.bar(edges[:-1], heights, np.diff(edges), bottom, align="edge", color="0.6")
-    style = {"transform": ax.transAxes, "fontsize": "small", "color": "0.5"}
-    ax.text(0.03, 0.97, "underconfident", va="top", **style)
-    ax.text(0.97, 0.21, "overconfident", ha="right", **style)
-    ax.text(0.03, 0.13, f"cells (highest bar: {number.max():,})", va="top", **style)

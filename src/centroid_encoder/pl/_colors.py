@@ -10,7 +10,7 @@ from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.colors import hsv_to_rgb, is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.errors import InputError
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, colors_key, label_categories
 
@@ -79,10 +79,6 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
     A view becomes a copy, as in any other change of a view.
     """
     colors = label_colors(adata, label_key)
-    if category not in colors:
-        raise MissingKeyError(f"obs[{label_key!r}] has no category {category!r}")
-    if not is_color_like(color):
-        raise InputError(f"{color!r} is no colour")
     colors[category] = to_hex(color)
     if adata.is_view:
         adata._init_as_actual(adata.copy())

@@ -14,6 +14,7 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
+from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
@@ -100,8 +101,7 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
         table, words = stored.confusion, f"out-of-fold labels, {fold_words(stored)}"
         return table, stored.classes, f"{words}, n = {table.sum():,}"
     cells, classes = read_held_out(adata, key), read_result(adata, key).classes
-    table = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    np.add.at(table, (cells.own, cells.predicted), 1)
+    table = confusion_matrix(cells.own, cells.predicted, labels=range(len(classes)))
     n, n_all = len(cells.own), cells.quality["n"]
     return table, classes, f"{cells.words}, n = {n:,}" + (f" of {n_all:,}" * (n < n_all))
 

@@ -127,7 +127,6 @@ def voronoi(
         If the file cannot be written, for example because its folder is missing.
     """
     check_name(color, "color", "one column of obs or one variable", str | None)
-    check_name(layer, "layer", "an entry of layers", str | None)
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
         raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
@@ -200,10 +199,9 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     """Return the axes given, or a row of new ones."""
     if ax is None:
         gap = 2.2 * plt.rcParams["font.size"] / 72
-        figure = plt.figure(figsize=(n_panels * PANEL + (n_panels - 1) * gap, PANEL))
-        edges: dict[str, Any] = {"left": 0, "right": 1, "bottom": 0, "top": 1}
-        grid = figure.add_gridspec(1, n_panels, wspace=gap / PANEL, **edges)
-        return list(grid.subplots(squeeze=False)[0])
+        size = n_panels * PANEL + (n_panels - 1) * gap, PANEL
+        grid = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL}
+        return list(plt.subplots(1, n_panels, figsize=size, squeeze=False, gridspec_kw=grid)[1][0])
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     if len(axes) != n_panels:
         text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"

@@ -285,11 +285,8 @@ class Training(_run.Job):
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
         if held_out.any() and small.any():
-            text = f"no cell of {listed(cells.classes[small])} is held out"
-            if "split_key" not in self._params:
-                by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
-                text = f"{text}: too few cells to split{by}"
-            self.notices.append(text)
+            reason = "" if "split_key" in self._params else ": too few cells to split"
+            self.notices.append(f"no cell of {listed(cells.classes[small])} is held out{reason}")
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),

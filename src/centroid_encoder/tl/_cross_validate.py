@@ -297,10 +297,9 @@ class CrossValidation(_run.Job):
             n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
             is_known = n_cells.sum() > n_cells
             if (is_known.sum(axis=1) < 2).any() or not (is_known & (n_cells > 0)).any(axis=None):
-                by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
                 raise InputError(
-                    f"with {self.n_folds} folds{by}, a training would have cells of one class "
-                    "only: there are too few cells, or each class is a group"
+                    f"with {self.n_folds} folds, a training would have cells of one class only: "
+                    "there are too few cells, or each class is a group of obs (group_key)"
                 )
 
     def seed_of(self, *place: int) -> int:
