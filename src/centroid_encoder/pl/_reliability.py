@@ -56,15 +56,9 @@ def reliability(
     """
     path = check_save("reliability", save, dpi, own=True)
     _result.check_trained(adata, key)
-    mapped = _result.StoredMap.read(adata, key)
-    validated = _result.StoredCrossValidation.read(adata, key)
-    if mapped is None and validated is None:
-        raise MissingKeyError(
-            f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
-            "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
-            "key",
-        )
-    result = None if mapped is None else _result.read_result(adata, key)
+    result, is_validated = None, _result.StoredCrossValidation.read(adata, key) is not None
+    if not is_validated or _result.StoredMap.read(adata, key) is not None:
+        result = _result.read_result(adata, key)
     # In inches for a font of ten points.
     size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")

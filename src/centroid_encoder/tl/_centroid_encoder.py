@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -226,15 +225,13 @@ def centroid_encoder(
         text = "random_state has no effect with test_size=0 and a model that has its own seed"
         raise InputError(text, parameter="random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
-    cells = read_cells(adata, label_key, *source, missing, group_key, by_parts=True)
+    cells = read_cells(adata, label_key, *source, missing, group_key, random_state, by_parts=True)
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
     params = {**cells.params, "test_size": float(test_size)}
     if split_key is not None:
         params["split_key"] = split_key
-    if isinstance(random_state, numbers.Integral):
-        params["random_state"] = int(random_state)
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]

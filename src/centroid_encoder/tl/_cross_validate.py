@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -222,8 +221,8 @@ def cross_validate(
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
         raise InputError("n_jobs must not be 0; −1 is all cores", parameter="n_jobs")
-    source = use_rep, layer, use_raw, mask_var
-    cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
+    source = use_rep, layer, use_raw, mask_var, unlabeled_category
+    cells = read_cells(adata, label_key, *source, missing, group_key, random_state)
     mapped = _result.StoredMap.read(adata, key)
     trained = mapped if mapped and mapped.model and mapped.ingested_from is None else None
     if model is None and trained and trained.label_key == label_key:
@@ -236,8 +235,6 @@ def cross_validate(
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
     )
-    if isinstance(random_state, numbers.Integral):
-        params["random_state"] = int(random_state)
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)

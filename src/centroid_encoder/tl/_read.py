@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -94,6 +95,7 @@ def read_cells(
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
+    random_state: int | np.random.Generator,
     *,
     by_parts: bool = False,
 ) -> Cells:
@@ -144,6 +146,7 @@ def read_cells(
         "unlabeled_category": unlabeled_category,
         "missing": missing,
         "group_key": group_key,
+        "random_state": int(random_state) if isinstance(random_state, numbers.Integral) else None,
     }
     return Cells(
         X=X,
