@@ -394,12 +394,13 @@ class CrossValidation(_run.Job):
         test = None
         if n_permutations := self._params["n_permutations"]:
             counted = range(self.n_counted)
-            own = [
-                pd.concat([found[i, 0, j].own for j in counted]) for i in range(n_permutations + 1)
-            ]
+            tries = range(n_permutations + 1)
+            shares = [pd.concat([found[i, 0, fold].own for fold in counted]) for i in tries]
             # If labels and data are unrelated, these means are about one over the number of
             # classes, for any sizes of the classes. They are 0 without cells.
-            means = [float(one.groupby(level=0).mean().mean()) if len(one) else 0.0 for one in own]
+            means = [
+                float(one.groupby(level=0).mean().mean()) if len(one) else 0.0 for one in shares
+            ]
             observed, shuffled = means[0], np.array(means[1:])
             p_value = permutation_p_value(-observed, -shuffled)
             test = _result.PermutationTest(observed, shuffled, p_value)
