@@ -398,9 +398,7 @@ class CrossValidation(_run.Job):
             shares = [pd.concat([found[i, 0, fold].own for fold in counted]) for i in tries]
             # If labels and data are unrelated, these means are about one over the number of
             # classes, for any sizes of the classes. They are 0 without cells.
-            means = [
-                float(one.groupby(level=0).mean().mean()) if len(one) else 0.0 for one in shares
-            ]
+            means = [float(np.nan_to_num(one.groupby(level=0).mean().mean())) for one in shares]
             observed, shuffled = means[0], np.array(means[1:])
             p_value = permutation_p_value(-observed, -shuffled)
             test = _result.PermutationTest(observed, shuffled, p_value)
