@@ -154,7 +154,7 @@ class TestHoldOut:
     def test_warns_of_a_class_with_one_group(self, cells, fast):
         donor = np.arange(120) // 3 % 5
         cells.obs["donor"] = np.where(cells.obs["cell_type"] == "type 2", 0, donor)
-        with pytest.warns(CentroidEncoderWarning, match=r"'type 2' is held out.*by obs\['donor'\]"):
+        with pytest.warns(CentroidEncoderWarning, match="'type 2' is held out.*too few groups"):
             embed(cells, fast, group_key="donor")
         assert not (members(cells, "test") & (cells.obs["cell_type"] == "type 2")).any()
 

@@ -282,8 +282,9 @@ class Training(_run.Job):
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
         if held_out.any() and small.any():
-            reason = "" if "split_key" in self._params else ": too few cells to split"
-            self.notices.append(f"no cell of {listed(cells.classes[small])} is held out{reason}")
+            text = f"no cell of {listed(cells.classes[small])} is held out"
+            reason = ": too few cells to split, or too few groups (group_key)"
+            self.notices.append(text if "split_key" in self._params else text + reason)
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
