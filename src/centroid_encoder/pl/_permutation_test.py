@@ -43,9 +43,9 @@ def permutation_test(
     path = check_save("permutation_test", save, dpi, own=ax is None)
     stored = StoredCrossValidation.read(adata, key)
     if stored is None or stored.permutation is None:
-        text = f"no permutation test in uns[{cv_key(key)!r}]; run"
-        text = f"{text} ce.tl.cross_validate(adata, label_key, n_permutations=99)"
-        raise MissingKeyError(text, "key")
+        labels = "label_key" if stored is None else repr(stored.label_key)
+        text = f"no permutation test in uns[{cv_key(key)!r}]; run ce.tl.cross_validate(adata,"
+        raise MissingKeyError(f"{text} {labels}, n_permutations=99)", "key")
     test = stored.permutation
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
     # Bins of the whole range, because the probabilities of shuffled labels are nearly equal.
