@@ -432,7 +432,7 @@ class Training(_run.Job):
             own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
         probabilities = cross_fitted_probabilities(distances, own, parts, fit.calibrated)
-        before = Calibration(offsets=fit.offsets).probabilities(distances)
+        before = Calibration(offsets=fit.map.calibration.offsets).probabilities(distances)
         predicted = distances.argmin(axis=1)
         of_predicted = np.arange(len(own)), predicted
         confidences = probabilities[of_predicted], before[of_predicted]

@@ -224,7 +224,7 @@ class Ingestion(Job):
         index, where = self._cells.index, self._cells.where
         x = x if index is None else x[:, index[index >= 0]]
         counts = self._known.model.trained_on_counts_
-        if matrix.looks_like_counts(x) and not counts:
+        if matrix.looks_whole(x, above=20) and not counts:
             raise InputError(
                 f"{where} looks like raw counts, but the map was trained on other values; process "
                 "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
