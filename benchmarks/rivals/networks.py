@@ -114,7 +114,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             network.decoder = self._network(data, objective.n_outputs, generator).decoder
         dropout = self.dropout
         if dropout is None:
-            dropout = input_dropout(data.inputs.shape[1], data.n_rows)
+            dropout = input_dropout(data.inputs.shape[1], len(data.labels))
         n_batches = math.ceil(len(X) / self.batch_size)
         n_steps = self.n_steps * min(MAX_FACTOR, max(1.0, math.sqrt(len(X) / N_FEW)))
         config = TrainingConfig(

@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.calibration import (
     EXPONENTS,
-    UNCALIBRATED,
     Calibration,
     calibration_bins,
     calibration_error_interval,
@@ -79,7 +78,7 @@ def test_fit_recovers_the_calibration_from_which_labels_were_drawn(
 def test_without_errors_the_confidence_stays_below_one() -> None:
     distances, labels = np.full((40, 3), 0.2), np.arange(40) % 3
     distances[np.arange(40), labels] = 0.1
-    assert UNCALIBRATED.probabilities(distances).max() < 0.4
+    assert Calibration().probabilities(distances).max() < 0.4
     assert 0.9 < Calibration.fit(distances, labels).probabilities(distances).max() < 0.99
 
 
@@ -89,7 +88,7 @@ def test_calibration_with_few_or_separable_samples_is_not_worse_than_none(
     separation: float, n: int
 ) -> None:
     distances, labels = classes_apart(5000, separation, 99)
-    before = error(UNCALIBRATED, distances, labels)
+    before = error(Calibration(), distances, labels)
     for seed in range(3):
         found = Calibration.fit(*classes_apart(n, separation, seed))
         # The terms of the classes are a little uncertain.
@@ -102,7 +101,7 @@ def test_few_samples_reduce_a_large_calibration_error(
     factor: float, separation: float, n: int
 ) -> None:
     distances, labels = classes_apart(5000, separation, 99, factor)
-    assert error(UNCALIBRATED, distances, labels) > 0.2
+    assert error(Calibration(), distances, labels) > 0.2
     found = Calibration.fit(*classes_apart(n, separation, 0, factor))
     assert error(found, distances, labels) < 0.1
 
@@ -115,7 +114,7 @@ def test_classes_that_are_not_in_the_map_are_ignored() -> None:
     found = Calibration.fit(distances, labels)
     assert_array_equal(found.probabilities(distances)[:, 3], 0)
     assert found.temperature == pytest.approx(known.temperature, rel=0.02)
-    assert Calibration.fit(distances[labels == 3], labels[labels == 3]) == UNCALIBRATED
+    assert Calibration.fit(distances[labels == 3], labels[labels == 3]) == Calibration()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from centroid_encoder.core import features
 from centroid_encoder.core.features import Scale, Standardizer, fit_standardizer
-from centroid_encoder.core.matrix import CHUNK, Lazy, Matrix, looks_like_counts, row_chunks
+from centroid_encoder.core.matrix import CHUNK, Lazy, Matrix, looks_whole, row_chunks
 from tests.stored_rows import StoredRows
 
 Array = NDArray[np.float64]
@@ -199,7 +199,7 @@ def test_noise_on_axes_has_the_covariance_of_dropout() -> None:
 def test_counts_are_recognised() -> None:
     X = np.random.default_rng(0).poisson(5, size=(50, 20)).astype(np.float32)
     X[0, 0] = 30
-    assert all(looks_like_counts(layout(X)) for layout in LAYOUTS)
-    assert not looks_like_counts(np.log1p(X))
-    assert not looks_like_counts(X - 1)
-    assert not looks_like_counts(np.minimum(X, 20))
+    assert all(looks_whole(layout(X), above=20) for layout in LAYOUTS)
+    assert not looks_whole(np.log1p(X), above=20)
+    assert not looks_whole(X - 1, above=20)
+    assert not looks_whole(np.minimum(X, 20), above=20)

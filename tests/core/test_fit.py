@@ -128,7 +128,7 @@ def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     counts = np.bincount(codes[division.train], minlength=5)
     expected = 100 * np.bincount(codes[labeled], minlength=5) / n_labeled
     assert np.abs(counts - expected).max() <= 1
-    assert few.fit.data.n_rows == len(division.train) == counts.sum()
+    assert len(few.fit.data.labels) == len(division.train) == counts.sum()
     # All rows have a place; all networks place the rows that were not trained on.
     embedding = few.fit.embed()
     others = np.setdiff1d(np.arange(N), division.train)

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import BETWEEN_WEIGHT, PLACED, Layout, Odds, Scatter
+from centroid_encoder.core.placement import BETWEEN_WEIGHT, PLACED, Layout, Placer, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -154,8 +154,8 @@ class TestScatter:
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         for mirror in (1, -1):
             positions = centroids[:, :2] * [1, mirror] @ turn.T
-            moved = scatter.moved(centroids, positions)
-            found = moved.components(moved.project(torch.tensor(X).float()))
+            turned = scatter.turned(positions)
+            found = turned.components(turned.project(torch.tensor(X).float()))
             for j in range(3):
                 step_factors = np.delete(positions - positions[j], j, axis=0)
                 toward = np.delete(centroids - centroids[j], j, axis=0)
@@ -171,7 +171,7 @@ class TestScatter:
         centroids = rng.normal(size=(3, 2))
         X = centroids[codes] + rng.normal(size=(60, 2))
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
-        scatter = scatter.moved(centroids, rng.normal(size=(3, 2)))
+        scatter = scatter.turned(rng.normal(size=(3, 2)))
         components = scatter.components(scatter.project(torch.tensor(X).float()))
         own = components[np.arange(60), codes]
         assert_allclose(centroids[codes] + scatter.inverse(own, codes), X, atol=1e-4)
@@ -183,6 +183,12 @@ class TestScatter:
         assert_allclose(components[[0, 1], [0, 1]], 0, atol=1e-6)
 
 
+def placer(targets: np.ndarray) -> Placer:
+    """A placer of classes with these targets, whose odds are not fitted."""
+    scatter = Scatter(np.eye(1, dtype=np.float32), targets[:, :1], np.ones((len(targets), 1, 1)))
+    return Placer(targets, scatter, Layout.fit(targets, 1))
+
+
 class TestOdds:
     def test_odds_are_those_of_logistic_regression(self) -> None:
         """For two classes and one output, the logits are linear."""
@@ -190,7 +196,7 @@ class TestOdds:
         codes = rng.integers(0, 2, 3000)
         targets = np.array([[-1.0], [1.0]])
         outputs = targets[codes] * 0.7 + rng.normal(size=(3000, 1))
-        logits = Odds.fit(outputs, targets, codes).logits(outputs, targets)
+        logits = placer(targets).with_odds(outputs, codes).logits(outputs)
         expected = LogisticRegression(C=1e9).fit(outputs, codes).decision_function(outputs)
         assert_allclose(logits[:, 1] - logits[:, 0], expected, atol=0.1)
 
@@ -199,19 +205,17 @@ class TestOdds:
         codes = np.repeat([0, 1], [200, 100])
         outputs = rng.normal(size=(300, 2)) + codes[:, None]
         targets = np.array([[0.0, 0.0], [1.0, 1.0]])
-        weighted = Odds.fit(outputs, targets, codes, np.array([1.0, 2.0])[codes])
+        weighted = placer(targets).with_odds(outputs, codes, np.array([1.0, 2.0])[codes])
         twice = np.append(np.arange(300), np.arange(200, 300))
-        repeated = Odds.fit(outputs[twice], targets, codes[twice])
+        repeated = placer(targets).with_odds(outputs[twice], codes[twice])
         # Except for the smoothing, whose effect is smaller with more samples.
-        assert_allclose(
-            weighted.logits(outputs, targets), repeated.logits(outputs, targets), atol=0.02
-        )
+        assert_allclose(weighted.logits(outputs), repeated.logits(outputs), atol=0.02)
 
     @pytest.mark.parametrize("n", [10, 100])
     def test_without_errors_the_odds_of_few_samples_stay_finite(self, n: int) -> None:
         codes = np.arange(n) % 2
         outputs = targets = np.array([[-1.0], [1.0]])
-        logits = Odds.fit(outputs[codes], targets, codes).logits(outputs, targets)
+        logits = placer(targets).with_odds(outputs[codes], codes).logits(outputs)
         doubt = 1 - softmax(logits, axis=1).max(axis=1)
         assert_allclose(doubt, 0.3 / (n + 2), rtol=0.05)
 

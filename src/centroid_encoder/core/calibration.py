@@ -28,6 +28,8 @@ RIDGE = 1.0  # weight of the squared terms in the negative log-likelihood
 class Calibration:
     """Probabilities as the softmax of b_j + c_j [j is nearest] − (d_j / T)^a, for distances d_j.
 
+    The defaults are those of unit Gaussians around the centroids.
+
     The distances to the classes decide which class is predicted: that of the nearest centroid. They
     come from networks that were trained with class weights. The offsets b_j = −log(weight of class
     j) undo the weights, so that the probabilities are those under the class frequencies of the
@@ -138,10 +140,6 @@ class Calibration:
     def probabilities(self, distances: Floats) -> NDArray[np.float64]:
         """(n, M) probabilities for (n, M) distances to the centroids."""
         return np.asarray(softmax(self.logits(distances), axis=1))
-
-
-UNCALIBRATED = Calibration()
-"""Unit Gaussians around the centroids."""
 
 
 def cross_fitted_probabilities(

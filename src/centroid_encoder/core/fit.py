@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -23,9 +23,9 @@ from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
-from centroid_encoder.core.placement import Placer, Scatter
+from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Callback, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
@@ -64,8 +64,6 @@ class Fit:
     along: NDArray[np.float32]
     """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
-    offsets: tuple[float, ...]
-    """(K,) offsets of the probabilities; see `Calibration`."""
     calibrating: tuple[NDArray[np.float32], Codes] | None = None
     """Distances to the classes of some `unseen` rows, and their classes; None without such rows."""
     scored: tuple[Codes, NDArray[np.float64]] | None = None
@@ -108,7 +106,7 @@ class Fit:
             known, of_known = self.calibrating
             distances, codes = np.concatenate([distances, known]), np.append(codes, of_known)
             weights = np.append(weights, np.ones(len(of_known)))
-        return Calibration.fit(distances, codes, self.offsets, weights)
+        return Calibration.fit(distances, codes, self.map.calibration.offsets, weights)
 
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
@@ -194,11 +192,13 @@ def fit(
     """
     known = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
-
-    def n_networks_for(n_train: int) -> int:
-        return int(resolved(params, n_train, X.shape[1], n_classes)["n_networks"])
-
-    division = divide(codes, params, n_networks_for, seed, groups)
+    division = divide(
+        codes,
+        params,
+        lambda n_train: resolved(params, n_train, X.shape[1], n_classes)["n_networks"],
+        seed,
+        groups,
+    )
     rows, folds, n_networks = division.train, division.folds, division.n_networks
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
@@ -218,29 +218,23 @@ def fit(
 
     sampled = rows[in_sample]
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
-    sampled_codes, placer, axes, noise, start = codes[sampled], None, None, None, None
-    frames = Frames(X.shape[0])
+    sampled_codes, placer, axes, noise = codes[sampled], None, None, None
+    n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
         centroids = _centroids(z, np.arange(len(z)), sampled_codes)
         targets = CentroidTargets.fit(centroids, settings["output"], device)
         objective = CentroidTargets.spread_out(centroids, device)
-        means = torch.from_numpy(centroids).float().to(device)
-        n_components = int(settings["n_components"])
-        scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
-        placer = Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy())
+        wanted = objective.coordinates.cpu().numpy()
+        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
-        of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
-        start = partial(frames.start, placer, z, of_networks[0], sampled, sampled_codes)
-
-    callback, n_epochs = callback or (lambda report: False), int(settings["max_epochs"])
-    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start or (lambda: None))):
-        raise StoppedTooEarly
-    # The axes of the other networks are computed after the first picture, which needs only one.
-    if placer is not None:
-        others = zip(own_rows[1:], shares[1:], strict=True)
-        axes = torch.stack(of_networks + [network_axes(z[i], share, N_AXES) for i, share in others])
+        of_networks = zip(own_rows, shares, strict=True)
+        axes = torch.stack([network_axes(z[own], share, N_AXES) for own, share in of_networks])
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = features.noise_on_axes(z, axes, settings["dropout"])
+    frames, callback = Frames(X.shape[0], placer), callback or (lambda report: False)
+    start = partial(frames.start, z, axes, sampled, sampled_codes)
+    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start)):
+        raise StoppedTooEarly
     del z, sample, start
 
     inputs, along = _read(X, division, standardizer, axes, placer, device)
@@ -256,7 +250,7 @@ def fit(
     network = Network(
         inputs.shape[-1],
         settings["hidden"],
-        settings["n_components"] if placer is None else objective.n_outputs,
+        n_components if placer is None else objective.n_outputs,
         objective.n_outputs if placer is None else 0,
         settings["activation"],
         generator,
@@ -269,17 +263,16 @@ def fit(
         for x in (codes[stored], in_training, in_validation, weights, folds[stored])
     )
     data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
-    frame: Callable[[Tensor], Frame | None] = partial(frames.of_code, stored)
-    if placer is not None:
-        frame = partial(frames.placed, placer, along, stored, codes[stored])
+    frame = partial(frames.frame, stored, codes[stored], along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
 
-    unknown_centers = np.full((n_classes, int(settings["n_components"])), np.nan)
-    fitted = FittedMap(standardizer, network, targets, unknown_centers, axes, placer)
+    unknown_centers = np.full((n_classes, n_components), np.nan)
     offsets = tuple((-np.log(weights.astype(np.float64))).tolist())
-    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome, offsets)
+    of_map = standardizer, network, targets, unknown_centers, axes, placer
+    fitted = FittedMap(*of_map, Calibration(offsets=offsets))
+    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done, weights)
     chosen = done.trained
     if novelty and len(chosen) >= LEAST:
@@ -364,8 +357,7 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
             weights *= division.votes[fold] / np.bincount(fold)[fold]
         fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights)
         fitted.centers = fitted.placer.layout.positions
-    fitted.calibration = Calibration(offsets=done.offsets)
     if len(unseen):
         distances = np.concatenate([found for _, found in done.judge(some)])
         done.calibrating = distances, codes[some]
-        fitted.calibration = Calibration.fit(*done.calibrating, done.offsets)
+        fitted.calibration = Calibration.fit(*done.calibrating, fitted.calibration.offsets)

@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import log_softmax
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from centroid_encoder.core.matrix import CHUNK, Codes
@@ -33,46 +34,46 @@ class Frames:
     """
 
     n: int
+    placer: Placer | None
+    """Places rows; None with a bottleneck, whose output is the embedding."""
     first: float | None = None
     """Information of the first frame about the classes, in nats."""
 
-    def start(
-        self, placer: Placer, z: Tensor, axes: Tensor, rows: Codes, codes: Codes
-    ) -> Frame | None:
+    def start(self, z: Tensor, axes: Tensor | None, rows: Codes, codes: Codes) -> Frame | None:
         """Return a frame before the training: ridge regression of the targets on a network's axes.
 
         The output of each of the (b, k) rows `z` is that of a regression on other rows.
         """
-        x = (z @ axes.T).cpu().numpy()
+        if self.placer is None or axes is None:
+            return None
+        x = (z @ axes[0].T).cpu().numpy()
         ridge, folds = Ridge(RIDGE * len(x) * x.var(axis=0).mean()), min(N_FOLDS, len(x))
         shuffled = KFold(folds, shuffle=True, random_state=0)
-        outputs = cross_val_predict(ridge, x, placer.targets[codes], cv=shuffled)
-        along = placer.scatter.project(z)
+        outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)
         outputs = outputs.reshape(len(x), -1)  # scikit-learn returns one output without an axis
-        return self.placed(placer, along, rows, codes, torch.from_numpy(outputs))
+        return self.frame(rows, codes, self.placer.scatter.project(z), torch.from_numpy(outputs))
 
-    def of_code(self, rows: Codes, code: Tensor) -> Frame:
-        """Return the frame of (b,) rows whose (b, m) code is the embedding."""
-        embedding = np.full((self.n, code.shape[1]), np.nan, dtype=np.float32)
-        embedding[rows] = code.cpu().numpy()
-        return embedding, None
-
-    def placed(
-        self, placer: Placer, along: NDArray[np.float32], rows: Codes, codes: Codes, outputs: Tensor
+    def frame(
+        self, rows: Codes, codes: Codes, along: NDArray[np.float32], outputs: Tensor
     ) -> Frame | None:
-        """Return the frame of (b,) rows with places from a placer, or None.
+        """Return the frame of (b,) rows, or None.
 
-        `along` holds the (b, a) coordinates of the rows along the axes of the scatter, `codes`
-        their (b,) classes, −1 for none, and `outputs` the (b, r) outputs of the networks.
+        `codes` holds their (b,) classes, −1 for none, `along` their (b, a) coordinates along the
+        axes of the scatter, and `outputs` the (b, r) outputs of the networks.
         """
-        found, some = outputs.cpu().numpy(), at_most(N_SHOWN, np.flatnonzero(codes >= 0))
-        placer = placer.with_odds(found[some], codes[some], None)
-        logits = placer.odds.logits(found[some], placer.targets)
-        likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
-        information = max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0)
-        self.first = information if self.first is None else self.first
-        if information < SHOWN * self.first:
-            return None
-        parts = [slice(start, start + CHUNK) for start in range(0, len(found), CHUNK)]
-        places = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
-        return self.of_code(rows, torch.from_numpy(places))[0], placer.layout.positions
+        found, positions = outputs.cpu().numpy(), None
+        if self.placer is not None:
+            some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
+            placer = self.placer.with_odds(found[some], codes[some])
+            logits = placer.logits(found[some])
+            likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
+            information = max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0)
+            self.first = information if self.first is None else self.first
+            if information < SHOWN * self.first:
+                return None
+            parts = gen_batches(len(found), CHUNK)
+            found = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
+            positions = placer.layout.positions
+        embedding = np.full((self.n, found.shape[1]), np.nan, dtype=np.float32)
+        embedding[rows] = found
+        return embedding, positions

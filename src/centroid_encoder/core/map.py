@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from centroid_encoder.core.calibration import UNCALIBRATED, Calibration
+from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Standardizer, on_axes
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
@@ -31,11 +31,11 @@ class FittedMap:
     targets: CentroidTargets
     centers: NDArray[np.float64]
     """(M, m) class means of the embedded training rows, or the positions of the classes."""
-    axes: Tensor | None = None
+    axes: Tensor | None
     """(K, r, k) axes along which each network receives the features; None with a bottleneck."""
-    placer: Placer | None = None
+    placer: Placer | None
     """Places rows in Voronoi cells; None with a bottleneck, whose code is the embedding."""
-    calibration: Calibration = UNCALIBRATED
+    calibration: Calibration
     novelty: Novelty | None = None
 
     @property

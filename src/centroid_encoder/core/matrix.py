@@ -62,16 +62,11 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(left @ right)
 
 
-def looks_like_counts(X: Matrix | Lazy) -> bool:
-    """Return whether data look like raw counts: `looks_whole`, and a value is above 20."""
-    return looks_whole(X, above=20)
-
-
 def looks_whole(X: Matrix | Lazy, above: float = 0) -> bool:
     """Return whether data are whole numbers of at least 0, except for a few imputed values.
 
     Only values of the first 200 rows that are not zero are tested: zeros are whole in
-    log-normalised data, too. The largest must be above `above`.
+    log-normalised data, too. The largest must be above `above`: raw counts have values above 20.
     """
     rows = X[:200]
     values = rows.data if sparse.issparse(rows) else np.ravel(rows)

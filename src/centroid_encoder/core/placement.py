@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self
 
@@ -99,23 +99,23 @@ class Scatter:
         directions /= np.where(scale > 0, scale, 1)[:, None, None]
         return cls(axes, means, directions)
 
-    def moved(self, centroids: Doubles, positions: Doubles) -> Self:
-        """Return the scatter around (M, k) centroids, turned to (M, m) positions of the classes.
+    def turned(self, positions: Doubles) -> Self:
+        """Return the scatter turned to (M, m) positions of the classes.
 
         An orthogonal Procrustes rotation of the components of each class aligns the directions to
         the other centroids with the directions to the other positions; near classes have more
-        weight. A gradient
-        from one class to another in the data thus has the same direction in the plane.
+        weight. A gradient from one class to another in the data thus has the same direction in the
+        plane.
         """
-        means, directions = product(centroids, self.axes.T), np.empty_like(self.directions)
+        directions = np.empty_like(self.directions)
         for j, own in enumerate(self.directions):
-            away = means - means[j]
+            away = self.means - self.means[j]
             shown = away @ own.T
             lengths = np.linalg.norm(shown, axis=1) * np.square(away).sum(axis=1)
             shown /= np.maximum(lengths, 1e-12)[:, None]
             left, _, right = np.linalg.svd(shown.T @ (positions - positions[j]))
             directions[j] = (left @ right).T @ own
-        return replace(self, means=means, directions=directions)
+        return replace(self, directions=directions)
 
     def project(self, inputs: Tensor) -> Singles:
         """(n, a) coordinates of (n, k) inputs along the axes."""
@@ -132,50 +132,6 @@ class Scatter:
         """(n, k) inputs less the centroids of the (n,) classes, computed from (n, m) components."""
         inverse = np.linalg.pinv(self.directions, rcond=1e-6)[codes]
         return np.asarray(np.einsum("jac,jc->ja", inverse, components) @ self.axes)
-
-
-@dataclass(frozen=True)
-class Odds:
-    """Logits of the classes, computed from distances between network outputs and targets."""
-
-    sharpness: float  #: Decrease of the logit per unit of mean squared distance
-    offsets: Doubles  #: (M,) terms that are added to the logits
-
-    @classmethod
-    def fit(
-        cls, outputs: Floats, targets: Floats, codes: Codes, weights: Floats | None = None
-    ) -> Self:
-        """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
-
-        The samples have (n, r) outputs and (n,) weights, and the classes (M, r) targets. The
-        wanted probabilities are smoothed as in Platt (1999), but less (`SMOOTHING`), so that none
-        is 1 even without errors.
-        """
-        squared = squared_distances(outputs, targets)
-        n, n_classes = squared.shape
-        weights = np.ones(n) if weights is None else weights
-        weights = weights[:, None] / weights.sum()
-        doubt = SMOOTHING / (n + 2)
-        wanted = np.full((n, n_classes), doubt / max(n_classes - 1, 1))
-        wanted[np.arange(n), codes] = 1 - doubt
-
-        def loss(parameters: Doubles) -> tuple[float, Doubles]:
-            sharpness, offsets = np.exp(parameters[0]), parameters[1:]
-            log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
-            excess = (np.exp(log_probabilities) - wanted) * weights
-            # A weak prior keeps the offsets of small classes near 0.
-            value = np.square(offsets).sum() / 200 - (weights * wanted * log_probabilities).sum()
-            slope = -sharpness * (excess * squared).sum()
-            return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
-
-        bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
-        # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
-        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
-        return cls(float(np.exp(best.x[0])), np.asarray(best.x[1:]))
-
-    def logits(self, outputs: Floats, targets: Floats) -> Doubles:
-        """(n, M) logits for (n, r) outputs."""
-        return self.offsets - self.sharpness * squared_distances(outputs, targets)
 
 
 @dataclass(frozen=True)
@@ -295,14 +251,21 @@ class Placer:
     targets: Singles  #: (M, r) outputs that the networks are trained to have for each class
     scatter: Scatter
     layout: Layout
-    odds: Odds
+    sharpness: float = 1.0  #: Decrease of a class's logit per unit of mean squared distance
+    offsets: Doubles = field(default_factory=lambda: np.zeros(1))  #: (M,) added to the logits
 
     @classmethod
-    def fit(cls, scatter: Scatter, centroids: Doubles, targets: Singles) -> Self:
-        """Lay out the classes with (M, k) centroids in as many dimensions as `scatter` has."""
-        layout = Layout.fit(centroids, scatter.directions.shape[1])
-        odds = Odds(1.0, np.zeros(len(targets)))
-        return cls(targets, scatter.moved(centroids, layout.positions), layout, odds)
+    def fit(
+        cls, z: Tensor, codes: Codes, centroids: Doubles, targets: Singles, n_components: int
+    ) -> Self:
+        """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
+
+        The classes have (M, k) centroids and (M, r) targets. `with_odds` adds the odds.
+        """
+        means = torch.from_numpy(centroids).float().to(z.device)
+        scatter = Scatter.fit(z - means[codes], codes, centroids, n_components)
+        layout = Layout.fit(centroids, n_components)
+        return cls(targets, scatter.turned(layout.positions), layout)
 
     def judge(self, outputs: Floats, along: Floats) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
@@ -310,7 +273,7 @@ class Placer:
         The squared distances are the log odds of the most probable class against each class.
         `outputs` holds (n, r) outputs of the networks, and `along` the result of `Scatter.project`.
         """
-        logits = self.odds.logits(outputs, self.targets)
+        logits = self.logits(outputs)
         own, rows = logits.argmax(axis=1), np.arange(len(logits))
         places = self.layout.place(logits, self.scatter.components(along))
         odds = logits[rows, own][:, None] - logits
@@ -319,9 +282,37 @@ class Placer:
         odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
-    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats | None) -> Self:
-        """Return a copy with odds fitted to outputs; see `Odds.fit`."""
-        return replace(self, odds=Odds.fit(outputs, self.targets, codes, weights))
+    def logits(self, outputs: Floats) -> Doubles:
+        """(n, M) logits of the classes for (n, r) outputs."""
+        return self.offsets - self.sharpness * squared_distances(outputs, self.targets)
+
+    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats | None = None) -> Self:
+        """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
+
+        The samples have (n, r) outputs and (n,) weights. The wanted probabilities are smoothed as
+        in Platt (1999), but less (`SMOOTHING`), so that none is 1 even without errors.
+        """
+        squared = squared_distances(outputs, self.targets)
+        n, n_classes = squared.shape
+        weights = np.ones(n) if weights is None else weights
+        weights = weights[:, None] / weights.sum()
+        doubt = SMOOTHING / (n + 2)
+        wanted = np.full((n, n_classes), doubt / max(n_classes - 1, 1))
+        wanted[np.arange(n), codes] = 1 - doubt
+
+        def loss(parameters: Doubles) -> tuple[float, Doubles]:
+            sharpness, offsets = np.exp(parameters[0]), parameters[1:]
+            log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
+            excess = (np.exp(log_probabilities) - wanted) * weights
+            # A weak prior keeps the offsets of small classes near 0.
+            value = np.square(offsets).sum() / 200 - (weights * wanted * log_probabilities).sum()
+            slope = -sharpness * (excess * squared).sum()
+            return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
+
+        bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
+        # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
+        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
+        return replace(self, sharpness=float(np.exp(best.x[0])), offsets=np.asarray(best.x[1:]))
 
 
 def squared_distances(points: Floats, others: Floats) -> Doubles:

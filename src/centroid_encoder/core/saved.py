@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import errno
 import json
-import numbers
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from importlib.metadata import version
@@ -26,7 +25,7 @@ from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.placement import Layout, Odds, Placer, Scatter
+from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.targets import CentroidTargets
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing
@@ -49,8 +48,8 @@ ARRAYS = {
     "placement_axes": ("ak", "placer.scatter.axes"),
     "placement_means": ("ca", "placer.scatter.means"),
     "placement_directions": ("cma", "placer.scatter.directions"),
-    "placement_sharpness": ("1", "placer.odds.sharpness"),
-    "placement_offsets": ("c", "placer.odds.offsets"),
+    "placement_sharpness": ("1", "placer.sharpness"),
+    "placement_offsets": ("c", "placer.offsets"),
     "novelty_axes": ("dp", "novelty.axes"),
     "novelty_offset": ("p", "novelty.offset"),
     "novelty_reference": ("sp", "novelty.reference"),
@@ -133,8 +132,8 @@ def from_arrays(
             axes = torch.tensor(arrays["axes"]).to(device)
             names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
             targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
-            odds = Odds(float(sharpness[0]), offsets)
-            placer = Placer(targets, Scatter(*scatter), Layout(arrays["centers"]), odds)
+            layout = Layout(arrays["centers"])
+            placer = Placer(targets, Scatter(*scatter), layout, float(sharpness[0]), offsets)
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
@@ -175,7 +174,7 @@ def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
-    """Return the arrays of `ARRAYS` and of the network, contiguous and in native byte order.
+    """Return the arrays of `ARRAYS` and of a network, contiguous and in native byte order.
 
     A ValueError is raised if one is not finite or has a wrong shape.
     """
@@ -187,19 +186,16 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
         sizes |= {"m": shape["n_components"], "t": shape["n_outputs"]}
     if "basis" not in arrays and sizes.setdefault("t", k) != k:
         raise ValueError(f"outputs of shape {sizes['t']} for {k} features")
-    expected: dict[str, Iterable[str | int]] = {name: ARRAYS[name][0] for name in ARRAYS}
-    for name, value in network.state_dict().items():
-        expected[name.replace(".", "_")] = value.shape
+    # `load_state_dict` checks the shapes of these.
+    of_network = {name.replace(".", "_") for name in network.state_dict()}
     checked = {}
-    for name, lengths in expected.items():
-        if name not in arrays:
-            continue
+    for name in arrays.keys() & {*ARRAYS, *of_network}:
         array = np.array(arrays[name], order="C")
-        fits = [
-            own == (sizes.setdefault(length, own) if isinstance(length, str) else length)
-            for length, own in zip(lengths, array.shape, strict=True)
-        ]
-        if not all(fits) or array.dtype.kind != "f" or not np.isfinite(array).all():
+        fits = name in of_network or all(
+            sizes.setdefault(letter, length) == length
+            for letter, length in zip(ARRAYS[name][0], array.shape, strict=True)
+        )
+        if not fits or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise ValueError(f"array {name!r}: {array.dtype} of shape {array.shape}")
         checked[name] = array.astype(array.dtype.newbyteorder("="))
     return checked
@@ -273,8 +269,6 @@ def _plain(value: object) -> object:
     """Convert a part of a parameter to a JSON type; random generators become None."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    if isinstance(value, numbers.Real):
-        return float(value)
     return str(value) if isinstance(value, torch.device) else None
 
 

@@ -39,11 +39,6 @@ class TrainingData:
     noise: Tensor | None = None
     """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.labels)
-
     def noisy(self, rows: Tensor, share: float, generator: torch.Generator) -> Tensor:
         """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
 
@@ -141,8 +136,8 @@ class _Run:
     def pretrain(self, depth: int) -> None:
         """Train the two layers that stage `depth` adds; all other layers stay as they are."""
         stage, n_epochs = f"pretrain {depth + 1}", self.config.pretrain_epochs
-        parameters, data = self.network.stage_parameters(depth), self.data
-        for report in self.epochs(stage, n_epochs, parameters, data.train, data.validation, depth):
+        data = self.data
+        for report in self.epochs(stage, n_epochs, data.train, data.validation, depth):
             self.stopped = self.callback(report)
             if self.stopped:
                 break
@@ -151,15 +146,13 @@ class _Run:
 
     def train(self, stage: str, n_epochs: int, rows: Tensor, validation: Tensor) -> None:
         """Train all layers; in the end, the network has the best weights of the stage."""
-        parameters = list(self.network.parameters())
         # Buffers hold the running statistics of batch normalisation.
-        state = [*parameters, *self.network.buffers()]
+        state = [*self.network.parameters(), *self.network.buffers()]
         best_loss, since_best = math.inf, 0
         # After an interruption in its first epoch, a merge returns to the state before.
         best = None if stage == "train" else _copied(state)
-        depth = len(self.network.encoder) - 1
         try:
-            for report in self.epochs(stage, n_epochs, parameters, rows, validation, depth):
+            for report in self.epochs(stage, n_epochs, rows, validation):
                 since_best += 1
                 if not len(validation) or report.validation_loss < best_loss:
                     best_loss, since_best, best = report.validation_loss, 0, _copied(state)
@@ -177,22 +170,19 @@ class _Run:
                 tensor.copy_(value)
 
     def epochs(
-        self,
-        stage: str,
-        n_epochs: int,
-        parameters: list[torch.nn.Parameter],
-        rows: Tensor,
-        validation: Tensor,
-        depth: int,
+        self, stage: str, n_epochs: int, rows: Tensor, validation: Tensor, depth: int | None = None
     ) -> Iterator[Report]:
-        """Minimise the objective over `parameters`; the decoder follows encoder layer `depth`.
+        """Train all layers or, in pre-training, those that stage `depth` adds.
 
         Yields a report after each epoch.
         """
         config, data, network, noise = self.config, self.data, self.network, self.noise
         network.eval()
+        parameters = (
+            list(network.parameters()) if depth is None else network.stage_parameters(depth)
+        )
         adam, first, codes = Adam(parameters, config), 0, None
-        if stage.startswith("pretrain") and depth:
+        if depth:
             # The output of the earlier layers does not change, so it is computed once.
             first, codes = depth, self.codes(depth - 1)
 
@@ -231,8 +221,8 @@ class _Run:
             progress = stage, epoch + 1, n_epochs, len(self.reports) + 1, self.n_steps
             report = Report(*progress, loss, validation_loss, error)
             self.reports.append(report)
-            if depth == len(network.encoder) - 1:
-                report = replace(report, frame=lambda: self.frame(self.codes(depth)))
+            if depth is None:
+                report = replace(report, frame=lambda: self.frame(self.codes()))
             yield report
 
     def order(self, of_networks: list[Tensor]) -> Tensor:
@@ -250,7 +240,7 @@ class _Run:
             orders.append(torch.cat(passes)[:most])
         return orders[0] if self.network.n_networks == 1 else torch.stack(orders)
 
-    def loss(self, rows: Tensor, code: Tensor, depth: int) -> tuple[Tensor, Batch]:
+    def loss(self, rows: Tensor, code: Tensor, depth: int | None) -> tuple[Tensor, Batch]:
         """Loss of rows with a code at encoder layer `depth`, and their batch."""
         labels = self.data.labels[rows]
         weights = None if self.data.weights is None else self.data.weights[labels]
@@ -258,7 +248,7 @@ class _Run:
         return self.objective.loss(batch), batch
 
     @torch.no_grad()
-    def validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
+    def validate(self, rows: Tensor, depth: int | None) -> tuple[float, float]:
         """Loss of rows, and the share of them that are nearest to another class's centroid."""
         if not len(rows):
             return math.nan, math.nan
@@ -271,13 +261,13 @@ class _Run:
         return total / len(rows), n_wrong / len(rows)
 
     @torch.no_grad()
-    def codes(self, depth: int, rows: Tensor | None = None) -> Tensor:
-        """Output of encoder layer `depth` without noise.
+    def codes(self, depth: int | None = None, rows: Tensor | None = None) -> Tensor:
+        """Output of encoder layer `depth`, by default the last, without noise.
 
         Without `rows`, of all rows; each row then has the output of the network of its fold.
         """
         parts, folds = [], None if rows is not None else self.data.folds
-        index = torch.arange(self.data.n_rows, device=self.data.labels.device)
+        index = torch.arange(len(self.data.labels), device=self.data.labels.device)
         for part in (index if rows is None else rows).split(CHUNK):
             inputs = self.data.inputs[..., part, :]
             if self.network.n_networks == 1:

@@ -381,7 +381,7 @@ class Training(_run.Job):
                 # therefore measured with one that was fitted to the other parts.
                 parts_of = np.random.default_rng(0).permutation(len(own)) % N_PARTS
                 after = cross_fitted_probabilities(distances, own, parts_of, fit.calibrated)
-                before = Calibration(offsets=fit.offsets).probabilities(distances)
+                before = Calibration(offsets=fit.map.calibration.offsets).probabilities(distances)
                 nearest = distances.argmin(axis=1)
                 confidences = after[at, nearest], before[at, nearest]
                 errors, calibrated = evaluate_confidence(

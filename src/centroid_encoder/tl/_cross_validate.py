@@ -455,7 +455,7 @@ def _train(
         probabilities = fit.map.calibration.probabilities(of_known[:n])
         of_own = probabilities[np.arange(n), np.searchsorted(fit.known, own)]
         offsets = np.zeros(len(classes))
-        offsets[fit.known] = fit.offsets
+        offsets[fit.known] = fit.map.calibration.offsets
         distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
         distances[:, fit.known] = of_known
         wrong = pd.DataFrame(index=rows)

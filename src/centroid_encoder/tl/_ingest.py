@@ -212,7 +212,7 @@ class Ingestion(Job):
         X = cells.X.X if is_dask else cells.X
         x, counts = in_memory(X[:1000]), self._known.model.trained_on_counts_
         x = x if cells.index is None else x[:, cells.index[cells.index >= 0]]
-        if matrix.looks_like_counts(x) and not counts:
+        if matrix.looks_whole(x, above=20) and not counts:
             raise InputError(
                 f"{cells.where} looks like raw counts, but the map was trained on other values; "
                 "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass "

@@ -15,7 +15,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
 from centroid_encoder.tl._matrix import (
     LazyMatrix,
@@ -133,7 +133,7 @@ def read_cells(
     if any(doubtful):
         text = f"trained as classes of obs[{label_key!r}]: {listed(classes[doubtful])}; if these"
         notices.append(f"{text} mean unlabeled, replace them by NaN, or pass unlabeled_category")
-    if use_rep in (None, "X") and looks_like_counts(X):
+    if use_rep in (None, "X") and looks_whole(X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         notices.append(f"{where} looks like raw counts; {text}")
     groups, group_names = _read_groups(adata, group_key, codes >= 0)
