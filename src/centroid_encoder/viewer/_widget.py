@@ -25,7 +25,7 @@ from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
-from centroid_encoder.viewer.panels.cells import NO_COLORS, CellsPanel
+from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
@@ -37,7 +37,6 @@ from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
-from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task, import_jobs
@@ -93,9 +92,7 @@ class CentroidEncoderWidget(QWidget):
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()
-        self.session.check_changed.connect(self._on_check)
-        self.session.mapped.connect(self._on_mapped)
-        self.session.labeling_changed.connect(self._on_labeling)
+        self.session.finished.connect(self._on_finished)
         self.form.advanced_wanted.connect(self._on_advanced)
         self._attach()
 
@@ -165,9 +162,12 @@ class CentroidEncoderWidget(QWidget):
         """End the training or the check and leave everything as it was."""
         self.trainer.progress.cancel()
 
-    def _on_check(self) -> None:
-        self.misplaced.choose(OUT_OF_FOLD)
-        self.tabs.setCurrentWidget(self.misplaced)
+    def _on_finished(self, function: str) -> None:
+        if function == "cross_validate":
+            self.misplaced.choose(OUT_OF_FOLD)
+            self.tabs.setCurrentWidget(self.misplaced)
+        elif function == "ingest":
+            self.cells.color_box.setCurrentText(colorings.PREDICTED)
 
     def _on_tab(self) -> None:
         """Need no more height than the tab that is shown: the map below gets the rest."""
@@ -180,15 +180,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_advanced(self) -> None:
         self.tabs.setCurrentWidget(self.form.advanced)
-
-    def _on_mapped(self) -> None:
-        self.cells.color_box.setCurrentText(colorings.PREDICTED)
-
-    def _on_labeling(self) -> None:
-        """Show labels that are given by hand in the image, unless it has other colours."""
-        adata, mark = self.session.adata, mark_key(str(self.session.label_key))
-        if adata is not None and mark in adata.uns and self.cells.color_box.value == NO_COLORS:
-            self.cells.color_box.choose(colorings.LABEL)
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""

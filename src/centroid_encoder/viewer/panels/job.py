@@ -60,7 +60,7 @@ class JobPanel(QWidget):
         getattr(tl, made_by.function)
         self.message.say("")
         self.table, self.made_by = table, made_by
-        work, stoppable = partial(run_job, make), self._is_training
+        work, stoppable = partial(run_job, make), made_by.function == "centroid_encoder"
         task = self.progress.begin(work, name, self._on_end, stoppable=stoppable)
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
@@ -71,10 +71,6 @@ class JobPanel(QWidget):
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Do what follows after results were written into their table."""
-
-    @property
-    def _is_training(self) -> bool:
-        return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
     def _on_setting(self) -> None:
         # Remove the error message, since it may not hold for the new value.
@@ -90,7 +86,7 @@ class JobPanel(QWidget):
             return
         # The cells of a frame are those at the start of the training.
         if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
-            session.framed.emit(task.job, frame, made_by.label_key)
+            session.show_frame(task.job, frame, made_by.label_key)
 
     def _on_end(self, job: Job, failure: Exception | None) -> None:
         table, made_by = self.table, self.made_by
@@ -99,7 +95,8 @@ class JobPanel(QWidget):
             return
         assert table is not None
         assert made_by is not None
-        self._forget()
+        self.table = self.made_by = None
+        self.enable()
         try:
             self.session.write(job, table, made_by)
         except Exception as error:  # Show a sentence instead of a traceback.
@@ -124,14 +121,9 @@ class JobPanel(QWidget):
         self.message.say("Cancelled; nothing has changed.")
 
     def _end(self) -> None:
-        """Forget a job without results; after a training, draw the stored map again."""
-        was_training = self._is_training
-        self._forget()
-        if was_training:
-            self.session.read()
-
-    def _forget(self) -> None:
+        """Forget the job."""
         self.table = self.made_by = None
+        self.session.drop_frame()
         self.enable()
 
 

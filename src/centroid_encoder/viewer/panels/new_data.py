@@ -62,9 +62,7 @@ class NewDataPanel(JobPanel):
         """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
-        self.opening = Opening(session.catalog)
-        self.opening.opened.connect(self.table_box.choose)
-        self.opening.failed.connect(self.say_error)
+        self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
         self.open_button = button("Open …", "Read a .h5ad or a .csv", self.opening.ask)
         tip = (
             "Place these cells in the map without training: each gets a position, a class, a "
@@ -82,7 +80,7 @@ class NewDataPanel(JobPanel):
         add_row(rows, self.key_added, self.map_button)
         form.setLayout(rows)
         page(self, form, self.opening, self.progress, self.message).addStretch()
-        session.result_changed.connect(self.offer)
+        session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
 
@@ -138,7 +136,7 @@ class NewDataPanel(JobPanel):
         else:
             session.catalog.choose(table)
         if session.result is not None:
-            session.mapped.emit()
+            session.finished.emit("ingest")
             n = int((session.result.predicted < 0).sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(

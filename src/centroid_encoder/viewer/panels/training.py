@@ -12,7 +12,7 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import Function, MadeBy, by_image
-from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import Kind, Session
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
@@ -41,12 +41,9 @@ class TrainingPanel(JobPanel):
         self.check_button = button("Check labels", tip, self.check)
         column(self, self.form, side_by_side((self.train_button, 2), (self.check_button, 1)))
         self.form.label_key_changed.connect(session.choose_labels)
-        session.said.connect(self.message.say)
-        session.failed.connect(self.say_error)
+        session.said.connect(self._on_said)
         session.columns_changed.connect(self._on_columns)
-        session.label_key_changed.connect(self._on_labels)
-        session.result_changed.connect(self._on_labels)
-        session.draft_changed.connect(self._on_labels)
+        session.shown_changed.connect(self._on_labels)
         self.enable()
 
     @property
@@ -93,6 +90,12 @@ class TrainingPanel(JobPanel):
             chosen["key_added"] = self.session.key
         call = MadeBy(function, label_key, chosen)
         self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
+
+    def _on_said(self, said: str | Exception, kind: Kind) -> None:
+        if isinstance(said, Exception) and kind == "error":
+            self.say_error(said)
+        else:
+            self.message.say(said, kind)
 
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or else choose that of the map."""
