@@ -325,7 +325,7 @@ def ending(widget: CentroidEncoderWidget) -> None:
             widget.train()
             assert widget.training is not None
             thread = widget.training
-            while not widget.trainer.progress._stop.isEnabled():
+            while not widget.training_panel.progress._stop.isEnabled():
                 wait(5)
             started = time.perf_counter()
             getattr(widget, name)()

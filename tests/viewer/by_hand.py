@@ -301,7 +301,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.keep.undo_button
+        button = self.widget.save_row.undo_button
         return self.take_step(
             -1, (lambda: self.strike(Qt.Key.Key_Z, CTRL)) if by_key else button.click
         )
@@ -310,7 +310,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.keep.redo_button
+        button = self.widget.save_row.redo_button
         return self.take_step(
             1, (lambda: self.strike(Qt.Key.Key_Z, CTRL | SHIFT)) if by_key else button.click
         )
@@ -438,7 +438,7 @@ class LabelsByHand:
 
     def check_by_hand(self) -> None:
         """Check the labels that are given by hand, and the keys."""
-        session, panel, keep = self.widget.session, self.widget.label, self.widget.keep
+        session, panel, keep = self.widget.session, self.widget.label, self.widget.save_row
         for name, before in self.originals.items():
             pd.testing.assert_frame_equal(self.adatas[name].obs[list(before)], before)
         for (owner, column), hand in self.hands.items():

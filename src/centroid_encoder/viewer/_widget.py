@@ -79,13 +79,13 @@ class CentroidEncoderWidget(QWidget):
         self.classes = ClassTable(self.session)
         self.misplaced = MisplacedTable(self.session)
         self.new_data = NewDataPanel(self.session)
-        self.keep = SaveRow(self.session)
-        self.trainer = TrainingPanel(self.session)
-        self.form = self.trainer.form
-        self.message = self.trainer.message
+        self.save_row = SaveRow(self.session)
+        self.training_panel = TrainingPanel(self.session)
+        self.form = self.training_panel.form
+        self.message = self.training_panel.message
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
-        steps = self.keep.undo_button, self.keep.redo_button
+        steps = self.save_row.undo_button, self.save_row.redo_button
         self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
@@ -144,23 +144,23 @@ class CentroidEncoderWidget(QWidget):
     @property
     def training(self) -> Task | None:
         """The training that runs, of one map or of all those of a check, or None."""
-        return self.trainer.task
+        return self.training_panel.task
 
     def train(self) -> None:
         """Train on the chosen table, unless a training runs."""
-        self.trainer.train()
+        self.training_panel.train()
 
     def check(self) -> None:
         """Cross-validate the labels of the chosen table, unless a training runs."""
-        self.trainer.check()
+        self.training_panel.check()
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
-        self.trainer.progress.stop()
+        self.training_panel.progress.stop()
 
     def cancel(self) -> None:
         """End the training or the check and leave everything as it was."""
-        self.trainer.progress.cancel()
+        self.training_panel.progress.cancel()
 
     def _on_finished(self, function: str) -> None:
         if function == "cross_validate":
@@ -207,7 +207,7 @@ class CentroidEncoderWidget(QWidget):
         if self._connected:
             self._connected = False
             if self.training is not None:
-                what = "check" if self.trainer.checking else "training"
+                what = "check" if self.training_panel.checking else "training"
                 show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
             self.label.end()
@@ -237,7 +237,7 @@ class CentroidEncoderWidget(QWidget):
     def _lay_out(self) -> None:
         """Lay out the controls in tabs above the map."""
         self.train_page = QWidget()
-        page(self.train_page, self.data, self.trainer).addStretch()
+        page(self.train_page, self.data, self.training_panel).addStretch()
         self.tabs = QTabWidget()
         self.tabs.setUsesScrollButtons(False)
         self.tabs.tabBar().setAccessibleName("Controls")
@@ -253,7 +253,7 @@ class CentroidEncoderWidget(QWidget):
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
         shown = QWidget()
-        parts = self.trainer.progress, self.message, self.verdict, self.map, self.cells
+        parts = self.training_panel.progress, self.message, self.verdict, self.map, self.cells
         column(shown, *parts).setStretchFactor(self.map, 1)
         splitter = QSplitter(Qt.Orientation.Vertical)
         splitter.addWidget(self.tabs)
@@ -267,7 +267,7 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         # Save is always visible.
-        column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
+        column(self, scrolled, self.save_row).setContentsMargins(6, 0, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.

@@ -197,7 +197,7 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(
     places: list[tuple[QWidget, Any, Any]] = [
         (widget.map.canvas.canvas, KEY.Key_1, {"cell5": "a"}),
         (panel.view, KEY.Key_2, {"cell5": "b"}),
-        (widget.keep.undo_button, KEY.Key_0, {}),
+        (widget.save_row.undo_button, KEY.Key_0, {}),
     ]
     widget.select(np.array([5]))
     for part, key, expected in places:

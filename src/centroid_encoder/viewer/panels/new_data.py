@@ -29,7 +29,7 @@ from centroid_encoder.viewer.panels.fields import (
 )
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.progress import Opening
-from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class NewDataPanel(JobPanel):
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
-        call = MadeBy("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
+        call = Call("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
         make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
@@ -124,13 +124,13 @@ class NewDataPanel(JobPanel):
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
-    def written(self, table: Table, made_by: MadeBy) -> None:
+    def written(self, table: Table, call: Call) -> None:
         """Show the placed cells, unless the user has chosen a third table."""
         session, reference, warning = self.session, self._used, self.message.text()
         if session.table not in (reference, table) or table not in session.catalog.tables:
             return
         assert reference is not None
-        session.key = made_by.key
+        session.key = call.key
         if table is session.table:
             session.read()
         else:
@@ -151,19 +151,19 @@ class NewDataPanel(JobPanel):
         self._on_setting()
 
 
-def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) -> Job:
+def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     """Return the job that places the cells; `origin` is the name of the reference.
 
     Raises an InputError if the results would replace a map that was trained on these cells.
     """
-    own = StoredMap.read(table.adata, made_by.key)
+    own = StoredMap.read(table.adata, call.key)
     if own is not None and own.ingested_from is None:
         raise InputError(
-            f"{table.name} has a map of its own in uns[{made_by.key!r}], which would be "
+            f"{table.name} has a map of its own in uns[{call.key!r}], which would be "
             "overwritten; choose another name under Store as",
             parameter="key_added",
         )
-    job = cast("Ingestion", read_and_check(table, made_by, reference))
+    job = cast("Ingestion", read_and_check(table, call, reference))
     job.origin = origin
     return job
 

@@ -30,7 +30,7 @@ from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import corrected, correction_column
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
-from centroid_encoder.viewer.session.provenance import MadeBy, find_reference
+from centroid_encoder.viewer.session.provenance import Call, find_reference
 from centroid_encoder.viewer.session.stored import current_classes, read_stored
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ class Session:
             return None
         return find_reference(self.catalog.tables, self.result.stored)
 
-    def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
+    def write(self, job: Any, table: Table, call: Call) -> None:
         """Write the result of a finished job into its table, and show it if the table is chosen.
 
         Raises a ValueError if the cells of the table have changed since the job began.
@@ -315,7 +315,7 @@ class Session:
         publish(table, job.key)
         if table is not self.table:
             return
-        is_check = made_by.function == "cross_validate"
+        is_check = call.function == "cross_validate"
         if not is_check or (self.shown_labels or "").startswith(cv_key(job.key)):
             self.read()
         else:
@@ -324,7 +324,7 @@ class Session:
             self.columns_changed.emit()
             self.shown_changed.emit()
         if job.key == self.key:
-            self.finished.emit(made_by.function)
+            self.finished.emit(call.function)
 
     def select(
         self, rows: NDArray[np.intp], mode: SelectionMode = "replace", *, zoom: bool = False
