@@ -158,8 +158,13 @@ def labelling(widget: CentroidEncoderWidget) -> None:
     while queue.queue.current is None:
         wait(10)
     names = [one.name for one in widget.label.classes]
-    maps: list[object] = []
-    session.draft_changed.connect(lambda: maps.append(session.draft))
+    maps: list[object] = [None]
+
+    def on_shown() -> None:
+        if session.draft is not None and session.draft is not maps[-1]:
+            maps.append(session.draft)
+
+    session.shown_changed.connect(on_shown)
 
     def label_all(milliseconds: int) -> None:
         for _ in range(N_LABELS):
@@ -173,7 +178,9 @@ def labelling(widget: CentroidEncoderWidget) -> None:
         name = f"{N_LABELS} labels by keys, one in {milliseconds} ms"
         latency(widget, name, partial(label_all, milliseconds))
     assert session.labeling is not None
-    print(f"    {len(session.labeling.labels)} cells are labelled; {len(maps)} live maps finished")
+    print(
+        f"    {len(session.labeling.labels)} cells are labelled; {len(maps) - 1} live maps finished"
+    )
     widget.label.end()
 
 
@@ -249,13 +256,13 @@ def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
     assert len(widget.catalog.joins) == n_images
     # The first colouring includes the time in which napari compiles its code for it.
     record("first colour", lambda: widget.cells.color_box.setCurrentText("label"))
-    record("remove the colours", lambda: widget.cells.color_box.setCurrentText("as it was"))
+    record("remove the colours", lambda: widget.cells.color_box.setCurrentText("original colours"))
     record("colour", lambda: widget.cells.color_box.setCurrentText("label"))
     rows = np.random.default_rng(0).permutation(len(obs))
     record("first selection, 10 %", lambda: widget.select(rows[: len(rows) // 10]))
     record("select 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))
     record("select one", lambda: widget.select(rows[:1]))
-    record("select none", widget.cells.clear)
+    record("select none", lambda: widget.select(rows[:0]))
     pixels = " x ".join(map(str, labels.shape))
     print(f"{len(obs):,} cells in {n_images} images of {pixels} pixels")
     for what, (cpu, wall, gap) in times.items():
@@ -318,7 +325,7 @@ def ending(widget: CentroidEncoderWidget) -> None:
             widget.train()
             assert widget.training is not None
             thread = widget.training
-            while not widget.trainer.progress._stop.isEnabled():
+            while not widget.training_panel.progress._stop.isEnabled():
                 wait(5)
             started = time.perf_counter()
             getattr(widget, name)()

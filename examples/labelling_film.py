@@ -58,7 +58,7 @@ class Film:
         widget, queue = self.widget, self.widget.queue
         QTest.qWait(400)
         while (
-            (widget.data.measuring.isVisible() or widget.training or widget.keep.task)
+            (widget.data.measuring.isVisible() or widget.training or widget.save_row.task)
             or (widget.label.live.is_due or queue.is_searching)
             or (queue.strip.isVisible() and None in queue.strip.pictures)
         ):
@@ -115,7 +115,7 @@ def main() -> None:
     viewer.add_labels(labels, name="nuclei").contour = 1
     film, keys = Film(viewer), [str(1 + one) for one in truth]
     widget, session, label = film.widget, film.widget.session, film.widget.label
-    queue, trainer, tabs = widget.queue, widget.trainer, widget.tabs.tabBar()
+    queue, trainer, tabs = widget.queue, widget.training_panel, widget.tabs.tabBar()
 
     def places() -> np.ndarray:
         camera, middle = viewer.scene.camera, film.image.rect().center()
@@ -206,7 +206,7 @@ def main() -> None:
     film.click(
         trainer.check_button, "Check labels cross-validates: the error is above the map.", after=4
     )
-    widget.keep.save_table(Path(tempfile.mkdtemp(), "cells.h5ad"))
+    widget.save_row.save_table(Path(tempfile.mkdtemp(), "cells.h5ad"))
     n = int(session.adata.obs["cell_type"].notna().sum())
     film.take(f"Save … keeps {n} labels by hand, and a class for each of {len(truth)} nuclei.", 5)
     first, *others = film.pictures

@@ -76,7 +76,7 @@ def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray
         # A picture of the whole window takes as long as an epoch, so only the parts that change
         # are pasted into the first picture.
         frame = still.copy()
-        for part in (widget.map, widget.trainer.progress, widget.message):
+        for part in (widget.map, widget.training_panel.progress, widget.message):
             paste(frame, part, viewer)
         if not frames or (frame != frames[-1]).any():
             frames.append(frame)

@@ -257,15 +257,6 @@ class LabelsByHand:
         self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
         return self.step_by_hand(panel.remove_button.click)
 
-    def do_give_label(self) -> list[AnnData]:
-        if self.labeling is None or not self.widget.label.give_button.isEnabled():
-            return []
-        panel = self.widget.label
-        row = self.rng.randrange(len(self.hand.names))
-        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
-        self.give(self.selected_cells, [self.hand.names[row]] * len(self.selected_cells))
-        return self.step_by_hand(panel.give_button.click)
-
     def strike(self, key: Any, modifier: Any = PLAIN) -> None:
         """Press a key on the canvas of napari or in the map, which dispatch it."""
         canvas = self.viewer.window._qt_viewer.canvas.native
@@ -310,7 +301,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.keep.undo_button
+        button = self.widget.save_row.undo_button
         return self.take_step(
             -1, (lambda: self.strike(Qt.Key.Key_Z, CTRL)) if by_key else button.click
         )
@@ -319,7 +310,7 @@ class LabelsByHand:
         if self.labeling is None:
             return []
         by_key = self.pick([True, False])
-        button = self.widget.keep.redo_button
+        button = self.widget.save_row.redo_button
         return self.take_step(
             1, (lambda: self.strike(Qt.Key.Key_Z, CTRL | SHIFT)) if by_key else button.click
         )
@@ -349,10 +340,7 @@ class LabelsByHand:
         rows = np.flatnonzero(self.widget.session.selected).tolist()
         if cell is not None and rows == [cell.row] and cell.label in self.hand.names:
             self.give([labeling.adata.obs_names[cell.row]], [cell.label])
-        if self.pick([True, False]):
-            return self.step_by_hand(lambda: self.strike(Qt.Key.Key_Return))
-        # The disabled button does nothing.
-        return self.step_by_hand(panel.accept_button.click)
+        return self.step_by_hand(lambda: self.strike(Qt.Key.Key_Return))
 
     def do_skip(self) -> None:
         if self.labeling is not None:
@@ -362,7 +350,7 @@ class LabelsByHand:
         labeling, queue = self.labeling, self.widget.queue.queue
         if labeling is None:
             return []
-        goes, before, hand = queue.can_go_back, dict(self.hand.labels), self.hand
+        goes, before, hand = bool(queue._trail), dict(self.hand.labels), self.hand
 
         def back() -> None:
             self.strike(Qt.Key.Key_Backspace)
@@ -450,7 +438,7 @@ class LabelsByHand:
 
     def check_by_hand(self) -> None:
         """Check the labels that are given by hand, and the keys."""
-        session, panel, keep = self.widget.session, self.widget.label, self.widget.keep
+        session, panel, keep = self.widget.session, self.widget.label, self.widget.save_row
         for name, before in self.originals.items():
             pd.testing.assert_frame_equal(self.adatas[name].obs[list(before)], before)
         for (owner, column), hand in self.hands.items():

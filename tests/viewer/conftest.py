@@ -155,7 +155,7 @@ def press(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, str], None]:
     """Press a button of the trainer, and wait for the end of its job."""
 
     def run(widget: CentroidEncoderWidget, button: str) -> None:
-        getattr(widget.trainer, button).click()
+        getattr(widget.training_panel, button).click()
         assert widget.training is not None, widget.message.text()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
@@ -177,9 +177,9 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
     """Save the table, and wait until the file is written."""
 
     def run(widget: CentroidEncoderWidget, path: Path) -> None:
-        widget.keep.save_table(path)
-        qtbot.waitUntil(lambda: widget.keep.task is None, timeout=60_000)
-        assert widget.keep.message.text() == f"Saved {path.name}."
+        widget.save_row.save_table(path)
+        qtbot.waitUntil(lambda: widget.save_row.task is None, timeout=60_000)
+        assert widget.save_row.message.text() == f"Saved {path.name}."
 
     return run
 

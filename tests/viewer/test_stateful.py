@@ -165,7 +165,7 @@ class User(LabelsByHand):
         by_hand = labeling is not None and rng.random() < 0.9
         name = rng.choice(self.moves_by_hand if by_hand else self.moves)
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
-        before, trained = self.widget.training, self.widget.trainer.table
+        before, trained = self.widget.training, self.widget.training_panel.table
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -173,7 +173,7 @@ class User(LabelsByHand):
                 checks[table].__enter__()
             changed = getattr(self, name)() or ()
             if before is None:  # what began in this step may end in it, too
-                before, trained = self.widget.training, self.widget.trainer.table
+                before, trained = self.widget.training, self.widget.training_panel.table
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]
@@ -236,7 +236,7 @@ class User(LabelsByHand):
         form.max_epochs.value = self.pick([1, 3, 100_000])
         form.test_size.value = self.pick([0.0, 0.2])
         running = self.widget.training
-        self.widget.trainer.train_button.click()
+        self.widget.training_panel.train_button.click()
         assert running is None or self.widget.training is running
 
     def do_check(self) -> None:
@@ -245,14 +245,14 @@ class User(LabelsByHand):
         form.n_folds.value = self.pick([2, 3])
         form.n_permutations.value = self.pick([0, 0, 1])
         running = self.widget.training
-        self.widget.trainer.check_button.click()
+        self.widget.training_panel.check_button.click()
         assert running is None or self.widget.training is running
         if running is None:
             self.endless = int(form.max_epochs.value) > 3
 
     def do_stop(self) -> None:
-        if self.widget.trainer.progress._stop.isEnabled():
-            self.widget.trainer.progress._stop.click()
+        if self.widget.training_panel.progress._stop.isEnabled():
+            self.widget.training_panel.progress._stop.click()
 
     def do_cancel(self) -> None:
         training = self.widget.training
@@ -260,7 +260,7 @@ class User(LabelsByHand):
         with ExitStack() as stack:
             for adata in adatas:
                 stack.enter_context(self.unchanged(adata))
-            self.widget.trainer.progress._cancel.click()
+            self.widget.training_panel.progress._cancel.click()
         assert self.widget.training is None
         if training is not None:
             self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
@@ -268,13 +268,13 @@ class User(LabelsByHand):
     def do_finish(self) -> None:
         """Wait for the end of the training, or of the check if it comes."""
         widget = self.widget
-        if widget.trainer.checking:
+        if widget.training_panel.checking:
             if self.endless:
                 widget.cancel()
             self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
         elif widget.training is not None:
             self.qtbot.waitUntil(
-                lambda: widget.trainer.progress._stop.isEnabled() or widget.training is None,
+                lambda: widget.training_panel.progress._stop.isEnabled() or widget.training is None,
                 timeout=60_000,
             )
             widget.stop()
@@ -301,7 +301,7 @@ class User(LabelsByHand):
         QTest.mouseRelease(canvas.canvas, Qt.LeftButton, key, last)
 
     def do_select_nothing(self) -> None:
-        self.widget.cells.clear_button.click()
+        self.widget.select(np.empty(0, dtype=np.intp))
 
     def do_color_by(self) -> None:
         box = self.widget.cells.color_box
@@ -347,14 +347,14 @@ class User(LabelsByHand):
         return [self.adata]
 
     def do_undo(self) -> list[AnnData]:
-        button = self.widget.keep.undo_button
+        button = self.widget.save_row.undo_button
         if self.labeling is not None:
             return self.take_step(-1, button.click)
         button.click()
         return [self.adata]
 
     def do_redo(self) -> list[AnnData]:
-        button = self.widget.keep.redo_button
+        button = self.widget.save_row.redo_button
         if self.labeling is not None:
             return self.take_step(1, button.click)
         button.click()
@@ -445,12 +445,11 @@ class User(LabelsByHand):
         known: list[Table] = widget.catalog.tables
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
-        for button in (widget.trainer.train_button, widget.trainer.check_button):
+        for button in (widget.training_panel.train_button, widget.training_panel.check_button):
             assert button.isEnabled() == (table is not None and widget.training is None)
-        assert widget.trainer.progress.isHidden() == (widget.training is None)
+        assert widget.training_panel.progress.isHidden() == (widget.training is None)
         if table is not None:
             assert widget.session.selected.shape == (table.adata.n_obs,)
-            assert widget.cells.clear_button.isEnabled() == widget.session.selected.any()
 
     def check_layers(self) -> None:
         widget = self.widget

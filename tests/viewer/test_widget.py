@@ -68,8 +68,8 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget = open_widget()
     assert any("or attach an AnnData to a layer" in text for text in texts(widget))
     assert any("File ▸ Open Sample ▸ Centroid-Encoder" in text for text in texts(widget))
-    assert not widget.trainer.train_button.isEnabled()
-    assert not widget.keep.save_button.isEnabled()
+    assert not widget.training_panel.train_button.isEnabled()
+    assert not widget.save_row.save_button.isEnabled()
     assert not widget.cells.color_box.isEnabled()
     widget.train()
     assert widget.training is None
@@ -119,16 +119,18 @@ def test_live_frames_are_drawn_and_stop_keeps_the_map(
     assert [panel.title for panel in scenes[0].panels] == [
         "training cells (n = 96)", "held-out cells (n = 24)",
     ]  # fmt: skip
-    assert any("train, epoch" in text and "loss" in text for text in texts(widget.trainer.progress))
-    assert widget.trainer.progress.isVisible()
-    assert not widget.trainer.train_button.isEnabled()
+    assert any(
+        "train, epoch" in text and "loss" in text for text in texts(widget.training_panel.progress)
+    )
+    assert widget.training_panel.progress.isVisible()
+    assert not widget.training_panel.train_button.isEnabled()
     assert "X_ce" not in cells.obsm
 
-    widget.trainer.progress._stop.click()
+    widget.training_panel.progress._stop.click()
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     epochs = len(cells.uns["ce"]["history"])
     assert 0 < epochs < 100_000
-    assert not widget.trainer.progress.isVisible()
+    assert not widget.training_panel.progress.isVisible()
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
 
 
@@ -156,7 +158,7 @@ def test_errors_are_one_readable_line(
         train(widget)
     assert widget.message.text().startswith("obs['cell_type'] has no labels")
     assert widget.message.isVisible()
-    assert widget.trainer.train_button.isEnabled()
+    assert widget.training_panel.train_button.isEnabled()
     (note,) = notified
     assert note.message == widget.message.text()
     # An `ErrorNotification` would show a traceback.
@@ -257,7 +259,7 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     before = viewer.scene.camera.zoom, viewer.scene.camera.center
     trained.cells.show_button.click()
     assert (viewer.scene.camera.zoom, viewer.scene.camera.center) != before
-    trained.cells.clear_button.click()
+    trained.select(rows[:0])
     assert list(viewer.layers) == [layer]
     assert "No cell selected" in texts(trained)
 
@@ -333,11 +335,11 @@ def test_a_new_class_is_shown_saved_and_opened(
     drawn = points[(fills == np.round(255 * np.array(to_rgb(color)))).all(axis=1)]
     assert np.array_equal(np.sort(drawn[:, 0]), np.sort(cells.obsm["X_ce"][rows, 0]))
     assert colors_of(viewer, layer, cells.obs["cell_id"].iloc[rows]) == [color, color]
-    widget.keep.undo_button.click()
+    widget.save_row.undo_button.click()
     qtbot.wait(1)
     assert counts(widget) == before
     assert color not in colors_of(viewer, layer, cells.obs["cell_id"])
-    widget.keep.redo_button.click()
+    widget.save_row.redo_button.click()
     save(widget, tmp_path / "cells_ce.h5ad")
     open_table(widget.catalog, tmp_path / "cells_ce.h5ad")
     assert widget.session.adata is not cells
@@ -350,7 +352,7 @@ def test_a_new_class_is_shown_saved_and_opened(
 def test_model_and_figures_can_be_saved(
     trained: CentroidEncoderWidget, cells: AnnData, tmp_path: Path, qtbot: QtBot, unchanged: Any
 ):
-    keep = trained.keep
+    keep = trained.save_row
     keep.save_model(tmp_path / "map.safetensors")
     qtbot.waitUntil(lambda: keep.task is None, timeout=60_000)
     model = ce.load(tmp_path / "map.safetensors")

@@ -25,7 +25,7 @@ from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
-from centroid_encoder.viewer.panels.cells import NO_COLORS, CellsPanel
+from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
@@ -37,7 +37,6 @@ from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
-from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task, import_jobs
@@ -80,22 +79,20 @@ class CentroidEncoderWidget(QWidget):
         self.classes = ClassTable(self.session)
         self.misplaced = MisplacedTable(self.session)
         self.new_data = NewDataPanel(self.session)
-        self.keep = SaveRow(self.session)
-        self.trainer = TrainingPanel(self.session)
-        self.form = self.trainer.form
-        self.message = self.trainer.message
+        self.save_row = SaveRow(self.session)
+        self.training_panel = TrainingPanel(self.session)
+        self.form = self.training_panel.form
+        self.message = self.training_panel.message
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
-        steps = self.keep.undo_button, self.keep.redo_button
+        steps = self.save_row.undo_button, self.save_row.redo_button
         self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()
-        self.session.check_changed.connect(self._on_check)
-        self.session.mapped.connect(self._on_mapped)
-        self.session.labeling_changed.connect(self._on_labeling)
+        self.session.finished.connect(self._on_finished)
         self.form.advanced_wanted.connect(self._on_advanced)
         self._attach()
 
@@ -147,27 +144,30 @@ class CentroidEncoderWidget(QWidget):
     @property
     def training(self) -> Task | None:
         """The training that runs, of one map or of all those of a check, or None."""
-        return self.trainer.task
+        return self.training_panel.task
 
     def train(self) -> None:
         """Train on the chosen table, unless a training runs."""
-        self.trainer.train()
+        self.training_panel.train()
 
     def check(self) -> None:
         """Cross-validate the labels of the chosen table, unless a training runs."""
-        self.trainer.check()
+        self.training_panel.check()
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
-        self.trainer.progress.stop()
+        self.training_panel.progress.stop()
 
     def cancel(self) -> None:
         """End the training or the check and leave everything as it was."""
-        self.trainer.progress.cancel()
+        self.training_panel.progress.cancel()
 
-    def _on_check(self) -> None:
-        self.misplaced.choose(OUT_OF_FOLD)
-        self.tabs.setCurrentWidget(self.misplaced)
+    def _on_finished(self, function: str) -> None:
+        if function == "cross_validate":
+            self.misplaced.choose(OUT_OF_FOLD)
+            self.tabs.setCurrentWidget(self.misplaced)
+        elif function == "ingest":
+            self.cells.color_box.setCurrentText(colorings.PREDICTED)
 
     def _on_tab(self) -> None:
         """Need no more height than the tab that is shown: the map below gets the rest."""
@@ -180,15 +180,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_advanced(self) -> None:
         self.tabs.setCurrentWidget(self.form.advanced)
-
-    def _on_mapped(self) -> None:
-        self.cells.color_box.setCurrentText(colorings.PREDICTED)
-
-    def _on_labeling(self) -> None:
-        """Show labels that are given by hand in the image, unless it has other colours."""
-        adata, mark = self.session.adata, mark_key(str(self.session.label_key))
-        if adata is not None and mark in adata.uns and self.cells.color_box.value == NO_COLORS:
-            self.cells.color_box.choose(colorings.LABEL)
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
@@ -216,7 +207,7 @@ class CentroidEncoderWidget(QWidget):
         if self._connected:
             self._connected = False
             if self.training is not None:
-                what = "check" if self.trainer.checking else "training"
+                what = "check" if self.training_panel.checking else "training"
                 show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
             self.label.end()
@@ -246,7 +237,7 @@ class CentroidEncoderWidget(QWidget):
     def _lay_out(self) -> None:
         """Lay out the controls in tabs above the map."""
         self.train_page = QWidget()
-        page(self.train_page, self.data, self.trainer).addStretch()
+        page(self.train_page, self.data, self.training_panel).addStretch()
         self.tabs = QTabWidget()
         self.tabs.setUsesScrollButtons(False)
         self.tabs.tabBar().setAccessibleName("Controls")
@@ -262,7 +253,7 @@ class CentroidEncoderWidget(QWidget):
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
         shown = QWidget()
-        parts = self.trainer.progress, self.message, self.verdict, self.map, self.cells
+        parts = self.training_panel.progress, self.message, self.verdict, self.map, self.cells
         column(shown, *parts).setStretchFactor(self.map, 1)
         splitter = QSplitter(Qt.Orientation.Vertical)
         splitter.addWidget(self.tabs)
@@ -276,7 +267,7 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         # Save is always visible.
-        column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
+        column(self, scrolled, self.save_row).setContentsMargins(6, 0, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.

@@ -207,7 +207,7 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert f"have not seen: {second:.1f} % (95 % interval" in text
     assert "Quote the second for new images" in text
     assert "group_key" not in widget.verdict.doubts.text()
-    script = widget.keep.script()
+    script = widget.save_row.script()
     assert script.count("ce.tl.cross_validate(") == 2
     assert "group_key='image'" in script
     assert "key_added='ce_images'" in script
@@ -268,12 +268,12 @@ def test_a_check_that_is_stored_in_the_table_is_shown(
     assert widget.result is None
     assert widget.misplaced.source is OUT_OF_FOLD
     assert NO_MAP in texts(widget)
-    assert widget.keep.copy_button.isEnabled()
-    assert not widget.keep.save_model_action.isEnabled()
-    assert widget.keep.save_reliability_action.isEnabled()
+    assert widget.save_row.copy_button.isEnabled()
+    assert not widget.save_row.save_model_action.isEnabled()
+    assert widget.save_row.save_reliability_action.isEnabled()
     assert widget.form.label_key.value == "cell_type"
     found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
-    listed, known = widget.misplaced.model.table, widget.keep.script()
+    listed, known = widget.misplaced.model.table, widget.save_row.script()
     save(widget, tmp_path / "checked.h5ad")
     again = open_table(widget.catalog, tmp_path / "checked.h5ad")
     assert again is not None
@@ -282,5 +282,5 @@ def test_a_check_that_is_stored_in_the_table_is_shown(
     assert widget.verdict.isVisible()
     pd.testing.assert_frame_equal(widget.misplaced.model.table, listed, check_categorical=False)
     # The same as if the table had been checked here, except for its file.
-    assert widget.keep.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)
+    assert widget.save_row.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)
     assert "model=ce.CentroidEncoder(" in known

@@ -16,9 +16,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from pytestqt.qtbot import QtBot
 from qtpy.compat import isalive
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtWidgets import QMessageBox, QWidget
+from qtpy.QtWidgets import QWidget
 
 from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.panels.keys import FIXED
 from tests.viewer.seen import seen_colors
 
 Open = Callable[..., CentroidEncoderWidget]
@@ -196,7 +197,7 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(
     places: list[tuple[QWidget, Any, Any]] = [
         (widget.map.canvas.canvas, KEY.Key_1, {"cell5": "a"}),
         (panel.view, KEY.Key_2, {"cell5": "b"}),
-        (widget.keep.undo_button, KEY.Key_0, {}),
+        (widget.save_row.undo_button, KEY.Key_0, {}),
     ]
     widget.select(np.array([5]))
     for part, key, expected in places:
@@ -222,9 +223,7 @@ def test_a_class_is_chosen_with_the_mouse_renamed_and_removed(
         how(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
     widget.select(np.array([0]))
-    click(1, 1, qtbot.mouseClick)
-    panel.give_button.click()
-    assert given(table) == {"cell0": "b"}
+    panel.label("b")
     for column, text in ((1, "macrophage"), (2, "M")):
         click(1, column, qtbot.mouseClick)
         click(1, column, qtbot.mouseDClick)
@@ -240,14 +239,11 @@ def test_a_class_is_chosen_with_the_mouse_renamed_and_removed(
     assert not given(table)
 
 
-def test_a_question_mark_shows_the_keys(label: Open, strike: Callable[..., None]) -> None:
+def test_the_keys_are_shown(label: Open) -> None:
     panel = label().label
-    strike(KEY.Key_Question, SHIFT)
-    (box,) = panel.findChildren(QMessageBox)
-    assert "<b>1</b></td><td>a<" in box.text()
-    assert "<b>Ctrl+Z</b></td><td>Undo<" in box.text()
-    strike(KEY.Key_Question, SHIFT)
-    assert not box.isVisible()
+    assert panel.keys_text.isVisible()
+    assert all(f"{key.shown} {key.meaning}" in panel.keys_text.text() for key in FIXED.values())
+    assert set(panel.keys.acts) == set(FIXED)
 
 
 def test_a_live_map_appears_and_keeps_its_places(

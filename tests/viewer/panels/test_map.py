@@ -233,7 +233,7 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
     session.catalog.choose(session.catalog.add(adata, "cells"))
     cells.color_box.setCurrentText("column or variable …")
     run = ce.tl.centroid_encoder.job(adata, "cell_type")
-    panel.show_frame(run, (adata.X[:, :2], None), "cell_type")
+    session.show_frame(run, (adata.X[:, :2], None), "cell_type")
     session.catalog.choose(session.catalog.add(adata[:30].copy(), "fewer"))
     assert panel.canvas.map.axes == []
 

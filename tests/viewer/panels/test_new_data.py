@@ -121,7 +121,6 @@ def test_the_widget_goes_to_the_new_cells(
     (panel,) = widget.map.canvas.map.scene.panels
     assert panel.title.startswith(f"query cells (n = 150, {n} unassigned)")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
-    assert not widget.map.panels_box.isEnabled()
     # Cells are coloured by class; those without a class are grey.
     assert widget.cells.color_box.currentText() == "predicted class"
     legend = {row.name: row.color for row in widget.classes.rows} | {"unassigned": GREY}
@@ -138,7 +137,6 @@ def test_the_widget_goes_to_the_new_cells(
 
     # The training cells and their map have not changed.
     choose(widget, cells)
-    assert widget.map.panels_box.isEnabled()
     assert len(widget.map.canvas.map.scene.panels) == 2
     assert not is_colored(viewer, viewer.layers["other"])
     # A second job replaces the first result.
@@ -170,14 +168,14 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     widget.misplaced.label_button.click()
     assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
     save(widget, tmp_path / "mapped.h5ad")
-    assert not widget.keep.save_reliability_action.isEnabled()
-    widget.keep.save_figure(tmp_path / "mapped.png")
-    assert widget.keep.message.text() == "Saved mapped.png."
+    assert not widget.save_row.save_reliability_action.isEnabled()
+    widget.save_row.save_figure(tmp_path / "mapped.png")
+    assert widget.save_row.message.text() == "Saved mapped.png."
     open_table(widget.catalog, tmp_path / "mapped.h5ad")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
     # The saved table contains the map, in which more cells can be placed.
     assert widget.new_data.map_button.isEnabled()
-    script = widget.keep.script()
+    script = widget.save_row.script()
     assert "ce.tl.ingest(" in script
     assert "max_novelty=0.5" in script
     assert "belongs to the table 'nuclei: AnnData'" in script

@@ -25,11 +25,11 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
     elif what == "read":
         data.opening.read(path, path)
     else:
-        trainer, panel = widget.trainer, widget.new_data
+        trainer, panel = widget.training_panel, widget.new_data
         buttons = {"train": trainer.train_button, "check": trainer.check_button}
         buttons.get(what, panel.map_button).click()
     rows = {"measure": data.measuring, "read": data.opening, "ingest": widget.new_data.progress}
-    return rows.get(what, widget.trainer.progress)
+    return rows.get(what, widget.training_panel.progress)
 
 
 @pytest.mark.parametrize(

@@ -106,12 +106,12 @@ def test_the_queue_goes_back_to_a_cell_whose_label_was_undone() -> None:
 def test_cells_before_a_chosen_cell_of_the_page_follow_later() -> None:
     queue = queue_of(*range(10, 30))
     assert queue.page(12) == range(12)
-    queue.go_to(5)
+    queue.place = 5
     queue.follow(codes(15))
     assert current(queue) == 16
     queue.follow(codes(*range(15, 30)))
     assert current(queue) == 10
-    queue.go_to(19)
+    queue.place = 19
     assert queue.page(12) == range(12, 20)
 
 

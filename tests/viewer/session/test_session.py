@@ -45,7 +45,7 @@ def test_choosing_the_current_label_column_emits_no_event(
 ) -> None:
     show(session, cells)
     seen: list[str | None] = []
-    session.label_key_changed.connect(lambda: seen.append(session.label_key))
+    session.shown_changed.connect(lambda: seen.append(session.label_key))
     for label_key in ("cell_type", None, "cell_type"):
         session.choose_labels(label_key)
     assert seen == [None, "cell_type"]
@@ -62,7 +62,7 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(
     assert list(session.classes) == ["type 0", "type 1", "type 2"]
     # The user's column does not change.
     errors: list[Exception] = []
-    session.failed.connect(errors.append)
+    session.said.connect(lambda said, kind: errors.append(said) if kind == "error" else None)
     session.select(np.array([0]))
     session.label_selected("type 1")
     assert "fractional" in str(errors[0])

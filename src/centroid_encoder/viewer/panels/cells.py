@@ -22,6 +22,7 @@ from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.why import WhyPanel
+from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 NO_COLORS = "original colours"
@@ -50,6 +51,7 @@ class CellsPanel(QWidget):
         self.value_box.setAccessibleName("Column or variable")
         keep_narrow(self.value_box)
         self.value_box.hide()
+        self._label_key: str | None = None
         self._values: list[str] = []
         """Names of the columns and, after them, of the variables of the table."""
         self.color_text = Message()
@@ -57,7 +59,6 @@ class CellsPanel(QWidget):
         self.selection_text = QLabel()
         self.unseen_text = Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
-        self.clear_button = button("Clear", "Select no cells", self.clear)
         tip = (
             "Draw around cells in the image to select those whose center is inside. Shift adds "
             "them, Ctrl removes them"
@@ -69,7 +70,7 @@ class CellsPanel(QWidget):
         self._lasso.stopped.connect(self._on_lasso_stopped)
         self.why = WhyPanel(session, viewer)
         colors = side_by_side(QLabel("Colour by"), (self.color_box, 1))
-        buttons = self.lasso_button, self.show_button, self.clear_button
+        buttons = self.lasso_button, self.show_button
         cells = side_by_side(self.why.arrow, (self.selection_text, 1), *buttons)
         below = self.color_text, cells, self.unseen_text, self.why
         column(self, colors, self.value_box, *below)
@@ -82,15 +83,8 @@ class CellsPanel(QWidget):
         self.value_box.currentIndexChanged.connect(self._recolor)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
-        results = session.result_changed, session.draft_changed, session.check_changed
-        for changed in (*results, session.label_key_changed):
-            changed.connect(self._offer_colorings)
-        session.columns_changed.connect(self._offer_values)
-        for changed in (session.regions_changed, session.colors_changed):
-            changed.connect(self._recolor)
-        session.labels_changed.connect(self._color_later)
+        session.shown_changed.connect(self._on_shown)
         session.selection_changed.connect(self._on_selection)
-        session.zoom_requested.connect(self._zoom_later)
 
     def unlink(self) -> None:
         """Restore the look of all layers."""
@@ -100,6 +94,7 @@ class CellsPanel(QWidget):
         """Show colours and selection in the layers that are joined to the table now."""
         self._link([(link.layer, join) for link, join in self._session.catalog.joins.items()])
         self._offer_colorings()
+        self._recolor()
         self._on_selection()
 
     def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
@@ -130,12 +125,6 @@ class CellsPanel(QWidget):
                 link.layer.visible = True
             link.show(rows, steady=steady)
 
-    def _color_later(self) -> None:
-        self._coloring.start()
-
-    def _zoom_later(self) -> None:
-        self._zooming.start()
-
     def _zoom_steadily(self) -> None:
         # Keep the zoom while the user goes through a list of cells.
         self.zoom(steady=True)
@@ -144,10 +133,6 @@ class CellsPanel(QWidget):
         """Colour the cells by a column of ``obs``."""
         self.value_box.setCurrentIndex(self._values.index(name))
         self.color_box.choose(ANY_VALUES)
-
-    def clear(self) -> None:
-        """Select no cells."""
-        self._session.select(np.empty(0, dtype=np.intp))
 
     def _on_lasso(self) -> None:
         """Start or stop drawing around cells."""
@@ -204,9 +189,9 @@ class CellsPanel(QWidget):
                 return
         if self._session.labeling is not None and links and not held:
             # The next key would label cells that the user no longer looks at.
-            self.clear()
+            self._session.select(np.empty(0, dtype=np.intp))
 
-    def _on_selection(self) -> None:
+    def _on_selection(self, zoom: bool = False) -> None:
         chosen = np.flatnonzero(self._session.selected)
         remove(link.marks for link in self._links if not link.join.joined[chosen].any())
         for link in self._links:
@@ -214,21 +199,32 @@ class CellsPanel(QWidget):
         n = len(chosen)
         text = f"{n:,} {'cell' if n == 1 else 'cells'} selected" if n else "No cell selected"
         self.selection_text.setText(text)
-        self.clear_button.setEnabled(n > 0)
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
         self.show_button.setEnabled(n > 0 and not unseen)
         self.lasso_button.setEnabled(bool(self._links))
+        if zoom:
+            self._zooming.start()
+
+    def _on_shown(self) -> None:
+        self._offer_colorings()
+        if self._session.labeling is None:
+            self._recolor()
+        else:
+            self._coloring.start()
 
     def _offer_colorings(self) -> None:
         """Offer the colourings that are possible now, and keep the chosen one if it is."""
-        before = self.color_box.value
+        before, adata = self.color_box.value, self._session.adata
         names = [NO_COLORS, *colorings.offered(self._session), ANY_VALUES]
-        chosen = before if before in names else NO_COLORS
+        chosen, label_key = before if before in names else NO_COLORS, self._session.label_key
+        if label_key != self._label_key and chosen == NO_COLORS and adata is not None:
+            # Show labels that are given by hand in the image, unless it has other colours.
+            chosen = colorings.LABEL if mark_key(str(label_key)) in adata.uns else chosen
+        self._label_key = label_key
         self.color_box.offer(zip(names, names, strict=True), chosen)
         self.color_box.setEnabled(bool(self._links) or self._session.drawn is not None)
         self._offer_values()
-        self._recolor()
 
     def _offer_values(self) -> None:
         """Offer the columns and variables; keep the chosen one, or else choose the labels."""
@@ -258,7 +254,7 @@ class CellsPanel(QWidget):
             elif mode != NO_COLORS:
                 colors = colorings.color_cells(mode, self._session)
         except (KeyError, ValueError) as error:
-            self._session.failed.emit(error)
+            self._session.say(error, "error")
         if colors is None:
             remove(link.classes for link in self._links)
             for link in self._links:

@@ -24,9 +24,7 @@ class Verdict(QWidget):
         self._session = session
         self.found, self.doubts = Message(), Message()
         column(self, self.found, self.doubts)
-        changes = session.result_changed, session.check_changed, session.columns_changed
-        for changed in (*changes, session.regions_changed):
-            changed.connect(self.show_check)
+        session.shown_changed.connect(self.show_check)
         self.show_check()
 
     def show_check(self) -> None:

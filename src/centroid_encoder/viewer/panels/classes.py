@@ -41,7 +41,6 @@ class ClassTable(QWidget):
         self.rows: list[Any] = []
         self.view = TableView("Classes", numbers_from=NAME + 1)
         self.model = self.view.frame
-        self.view.horizontalHeader().setMinimumSectionSize(14)
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
         tip = "Count the cells of one image"
@@ -52,12 +51,9 @@ class ClassTable(QWidget):
         row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
         self._of_images.setLayout(row)
         column(self, self._of_images, self.view)
-        session.hidden_changed.connect(self._show)
-        of_table = session.table_changed, session.catalog.link_changed, session.label_key_changed
-        of_results = session.result_changed, session.draft_changed, session.check_changed
-        of_classes = session.colors_changed, session.labels_changed, session.regions_changed
-        for event in (*of_table, *of_results, *of_classes):
-            event.connect(self._on_classes)
+        session.look_changed.connect(self._show)
+        session.shown_changed.connect(self._on_classes)
+        session.catalog.link_changed.connect(self._on_classes)
         self._on_classes()
 
     def _on_classes(self, _: object = None) -> None:
@@ -74,8 +70,10 @@ class ClassTable(QWidget):
         rows = list(classes.itertuples(index=False))
         same = [row.name for row in rows] == [row.name for row in self.rows]
         self.rows = rows
-        # Other classes are all visible at first. The event shows the table.
-        self._session.hide_classes(self._session.hidden if same else frozenset())
+        if not same and self._session.hidden:
+            # Other classes are all visible at first.
+            self._session.hide_classes(frozenset())
+        self._show()
 
     def _ask_file(self) -> None:
         name, _ = QFileDialog.getSaveFileName(self, "Save counts", "composition.csv", "*.csv")
@@ -93,7 +91,7 @@ class ClassTable(QWidget):
             with replacing(path) as beside:
                 composition(session.adata, image_column, label_key=label_key).to_csv(beside)
         except (OSError, KeyError, ValueError) as error:
-            session.failed.emit(error)
+            session.say(error, "error")
         else:
             session.say(f"Saved {path.name}.")
 

@@ -61,9 +61,7 @@ class DataPanel(QWidget):
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
         self._rejoin.timeout.connect(catalog.join_again)
 
-        self.opening = Opening(catalog)
-        self.opening.opened.connect(catalog.choose)
-        self.opening.failed.connect(self._on_failed)
+        self.opening = Opening(catalog, catalog.choose, self._on_failed)
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         menu = QMenu(self)

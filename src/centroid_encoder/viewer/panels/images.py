@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from napari.layers import Layer
 from qtpy.QtCore import QModelIndex, Qt, Signal
-from qtpy.QtWidgets import QAbstractItemView, QMenu
+from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer.data.join import TableImage
 from centroid_encoder.viewer.panels.table_model import TableView
@@ -27,7 +27,6 @@ class ImageTable(TableView):
         super().__init__("Images of the table")
         self.images: list[TableImage] = []
         self._layers: list[Layer] = []
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         # The Tab key moves to the next control instead of the next cell.
         self.setTabKeyNavigation(False)
         self.clicked.connect(self._on_clicked)

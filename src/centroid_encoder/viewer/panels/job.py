@@ -15,7 +15,7 @@ from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import Form
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
-from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task, run_job
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class JobPanel(QWidget):
     """Runs one job at a time on the table that was chosen when it started.
 
-    `form` has the fields of its arguments. `table` and `made_by` are the table and the call of the
+    `form` has the fields of its arguments. `table` and `call` are the table and the call of the
     running job, or None. The session writes the results.
     """
 
@@ -35,7 +35,7 @@ class JobPanel(QWidget):
         self.session = session
         self.form = form
         self.table: Table | None = None
-        self.made_by: MadeBy | None = None
+        self.call: Call | None = None
         self.progress = TaskRow()
         self.message = Message()
         form.setting_changed.connect(self._on_setting)
@@ -54,13 +54,13 @@ class JobPanel(QWidget):
         self.message.say(error, "error")
         show_error(self.message.text())
 
-    def begin(self, table: Table, made_by: MadeBy, make: Callable[[], Job], name: str) -> None:
+    def begin(self, table: Table, call: Call, make: Callable[[], Job], name: str) -> None:
         """Make a job and run it in a thread; see `read_and_check`."""
         # Import the function in this thread: imports of scikit-learn in two threads can fail.
-        getattr(tl, made_by.function)
+        getattr(tl, call.function)
         self.message.say("")
-        self.table, self.made_by = table, made_by
-        work, stoppable = partial(run_job, make), self._is_training
+        self.table, self.call = table, call
+        work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         task = self.progress.begin(work, name, self._on_end, stoppable=stoppable)
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
@@ -69,12 +69,8 @@ class JobPanel(QWidget):
     def enable(self) -> None:
         """Enable the buttons that can be used now."""
 
-    def written(self, table: Table, made_by: MadeBy) -> None:
+    def written(self, table: Table, call: Call) -> None:
         """Do what follows after results were written into their table."""
-
-    @property
-    def _is_training(self) -> bool:
-        return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
     def _on_setting(self) -> None:
         # Remove the error message, since it may not hold for the new value.
@@ -85,23 +81,24 @@ class JobPanel(QWidget):
         self.message.say(" ".join(map(sentence, job.notices)), "warning")
 
     def _on_framed(self, frame: Frame) -> None:
-        table, made_by, task, session = self.table, self.made_by, self.task, self.session
-        if table is None or made_by is None or task is None:
+        table, call, task, session = self.table, self.call, self.task, self.session
+        if table is None or call is None or task is None:
             return
         # The cells of a frame are those at the start of the training.
         if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
-            session.framed.emit(task.job, frame, made_by.label_key)
+            session.show_frame(task.job, frame, call.label_key)
 
     def _on_end(self, job: Job, failure: Exception | None) -> None:
-        table, made_by = self.table, self.made_by
+        table, call = self.table, self.call
         if failure is not None:
             self._on_failed(failure)
             return
         assert table is not None
-        assert made_by is not None
-        self._forget()
+        assert call is not None
+        self.table = self.call = None
+        self.enable()
         try:
-            self.session.write(job, table, made_by)
+            self.session.write(job, table, call)
         except Exception as error:  # Show a sentence instead of a traceback.
             self.session.read()
             self.say_error(error)
@@ -110,7 +107,7 @@ class JobPanel(QWidget):
         notices = [notice for notice in job.notices if notice not in getattr(job, "doubts", [])]
         if notices:
             self.message.say(" ".join(map(sentence, notices)), "warning")
-        self.written(table, made_by)
+        self.written(table, call)
 
     def _on_failed(self, error: Exception) -> None:
         self._end()
@@ -124,19 +121,14 @@ class JobPanel(QWidget):
         self.message.say("Cancelled; nothing has changed.")
 
     def _end(self) -> None:
-        """Forget a job without results; after a training, draw the stored map again."""
-        was_training = self._is_training
-        self._forget()
-        if was_training:
-            self.session.read()
-
-    def _forget(self) -> None:
-        self.table = self.made_by = None
+        """Forget the job."""
+        self.table = self.call = None
+        self.session.drop_frame()
         self.enable()
 
 
-def read_and_check(table: Table, made_by: MadeBy, source: Any) -> Job:
+def read_and_check(table: Table, call: Call, source: Any) -> Job:
     """Return a job after its input was read and checked; `source` is a label column or a map."""
-    job: Job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
+    job: Job = getattr(tl, call.function).job(table.adata, source, **call.parameters)
     job.detach()
     return job

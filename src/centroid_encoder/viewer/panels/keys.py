@@ -18,7 +18,7 @@ Act = Callable[[], object]
 
 
 class Key(NamedTuple):
-    """A key that has the same meaning in every labelling."""
+    """A key that has the same meaning in every labelling: its name here and in napari."""
 
     shown: str
     in_napari: Any
@@ -26,16 +26,14 @@ class Key(NamedTuple):
 
 
 FIXED = {
-    "unlabel": Key("0", "0", "Remove the labels of the selected cells"),
-    "undo": Key("Ctrl+Z", KeyMod.CtrlCmd | KeyCode.KeyZ, "Undo"),
-    "redo": Key("Ctrl+Shift+Z", KeyMod.CtrlCmd | KeyMod.Shift | KeyCode.KeyZ, "Redo"),
-    "accept": Key("Enter", "Enter", "Accept the suggested label"),
-    "skip": Key("N", "N", "Skip the suggested cell"),
-    "back": Key("Backspace", "Backspace", "Go back to the previous suggestion"),
-    # napari binds the character, whatever keys of the keyboard make it.
-    "help": Key("?", "?", "Show these keys"),
+    "unlabel": Key("0", "0", "no label"),
+    "undo": Key("Ctrl+Z", KeyMod.CtrlCmd | KeyCode.KeyZ, "undo"),
+    "redo": Key("Ctrl+Shift+Z", KeyMod.CtrlCmd | KeyMod.Shift | KeyCode.KeyZ, "redo"),
+    "accept": Key("Enter", "Enter", "accept the suggested label"),
+    "skip": Key("N", "N", "skip the cell"),
+    "back": Key("Backspace", "Backspace", "go back to the cell before"),
 }
-"""Keys by what they do. A key without a function does nothing during a labelling."""
+"""Keys by what they do."""
 NAMES = {
     Qt.Key.Key_Return: "Enter",
     Qt.Key.Key_Enter: "Enter",

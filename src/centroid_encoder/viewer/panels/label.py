@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +16,6 @@ from qtpy.QtWidgets import (
     QLabel,
     QLineEdit,
     QMenu,
-    QMessageBox,
     QWidget,
 )
 
@@ -59,7 +57,6 @@ class LabelPanel(QWidget):
         self.classes: tuple[HandClass, ...] = ()
         """The classes in the order of the rows."""
         self._chosen = ""
-        self._help: QMessageBox | None = None
         self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
@@ -75,9 +72,7 @@ class LabelPanel(QWidget):
         self.view = TableView("Classes made by hand", numbers_from=CELLS)
         self.view.frame.editable = (NAME, KEY)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
-        self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.view.horizontalHeader().setMinimumSectionSize(14)
         self.view.setMinimumHeight(self.view.height_of(4))
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
@@ -92,15 +87,12 @@ class LabelPanel(QWidget):
         self.remove_button = button(
             "Remove", "Remove the class, and the labels of its cells", self.remove_class
         )
-        tip = "Label the selected cells as the class that is chosen above"
-        self.give_button = button("Label selection", tip, lambda: self.label(self._chosen))
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
         self.files_button = button(
             "CSV", "Import or export labels as CSV with the columns cell and label", files
         )
-        self.help_button = button("Keys", "Show the keys", self.show_keys)
         self.lost_text = Message()
         restore = partial(session.change_labels, Labeling.restore)
         discard = partial(session.change_labels, Labeling.discard)
@@ -112,14 +104,18 @@ class LabelPanel(QWidget):
         self._lost.setLayout(
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
         )
-        self.count_text = Message()
+        self.keys_text, self.count_text = Message(), Message()
+        fixed = (f"{key.shown} {key.meaning}" for key in FIXED.values())
+        self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
         self.body = QWidget()
         column(
             self.body,
             self._lost,
             self.view,
-            side_by_side((self.name_line, 1), self.add_button, self.remove_button),
-            side_by_side((self.give_button, 2), self.files_button, self.help_button),
+            side_by_side(
+                (self.name_line, 1), self.add_button, self.remove_button, self.files_button
+            ),
+            self.keys_text,
             self.count_text,
         ).setStretchFactor(self.view, 1)
         top = side_by_side(QLabel("Column"), (self.column_line, 1), self.start_button)
@@ -129,17 +125,12 @@ class LabelPanel(QWidget):
             "unlabel": partial(self.label, ""),
             "undo": session.undo,
             "redo": session.redo,
-            "help": self.show_keys,
         }
         session.table_changed.connect(self._on_table)
-        session.labeling_changed.connect(self._on_labeling)
-        for changed in (session.labels_changed, session.colors_changed, session.draft_changed):
-            changed.connect(self._on_labels)
-        session.selection_changed.connect(self._enable)
-        session.result_changed.connect(self._count)
+        session.shown_changed.connect(self._on_shown)
         self.live.failed.connect(self._on_failed)
         self._on_table()
-        self._on_labeling()
+        self._on_shown()
 
     def toggle(self) -> None:
         """Begin to label in the column, or end that."""
@@ -186,37 +177,16 @@ class LabelPanel(QWidget):
         if self._session.change_labels(lambda labeling: labeling.to_csv(path)):
             self._session.say(f"Saved {path.name}.")
 
-    def show_keys(self) -> None:
-        """Show the keys in a window, or close it."""
-        if self._help is not None:
-            self._help.close()
-            return
-        rows = [(one.key, one.name) for one in self.classes if one.key]
-        rows += [(key.shown, key.meaning) for x, key in FIXED.items() if x in self.keys.acts]
-        self._help = QMessageBox(self)
-        self._help.setWindowTitle("Keys")
-        self._help.setTextFormat(Qt.TextFormat.RichText)
-        cells = (f"<tr><td><b>{key}</b></td><td>{escape(text)}</td></tr>" for key, text in rows)
-        self._help.setText(f'<table cellpadding="2">{"".join(cells)}</table>')
-        self._help.setModal(False)
-        self._help.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._help.finished.connect(self._on_help_closed)
-        self._help.show()
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Handle the keys while a button of the panel has the focus."""
         if not self.keys.press(event):
             super().keyPressEvent(event)
 
-    def _on_help_closed(self) -> None:
-        self._help = None
-
     def _on_table(self) -> None:
         adata = self._session.adata
         self.column_line.setText("" if adata is None else suggested_column(adata))
-        self._on_labeling()
 
-    def _on_labeling(self) -> None:
+    def _on_shown(self) -> None:
         """Show the parts that serve now, and bind the keys or give them back."""
         labeling = self._session.labeling
         is_on = labeling is not None
@@ -227,20 +197,15 @@ class LabelPanel(QWidget):
         self.start_button.setToolTip(tip)
         self.how.setVisible(not is_on)
         self.body.setVisible(is_on)
+        self.classes = ()
         if labeling is None:
             self.keys.release()
-            if self._help is not None:
-                self._help.close()
-        else:
+        elif labeling.is_there:
             self.column_line.setText(labeling.column)
-        self._on_labels()
+            self._show_classes(labeling)
 
-    def _on_labels(self) -> None:
-        """Show the classes, their keys and their numbers of cells."""
-        labeling = self._session.labeling
-        if labeling is None or not labeling.is_there:
-            self.classes = ()
-            return
+    def _show_classes(self, labeling: Labeling) -> None:
+        """Show the classes, their keys and their numbers of cells, and how good the live map is."""
         self.classes = labeling.classes
         self.keys.bind({one.key: one.name for one in self.classes if one.key})
         rows = [
@@ -250,11 +215,17 @@ class LabelPanel(QWidget):
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
         self._choose(self._chosen)
         n = labeling.unsaved
-        labels = f"{n:,} {'label' if n == 1 else 'labels'}"
-        self.lost_text.say(f"{labels} of an earlier session can be restored.")
+        lost = f"{n:,} {'label' if n == 1 else 'labels'}"
+        self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
-        self._count()
-        self._enable()
+        self.remove_button.setEnabled(bool(self.classes))
+        labels, draft = labeling.adata.obs[labeling.column], self._session.draft
+        text = f"{labels.notna().sum():,} of {len(labels):,} labelled. "
+        if draft is None:
+            text += "" if is_trainable(labeling) else TOO_FEW
+        else:
+            text += error_text(*held_out_error(draft, labels))
+        self.count_text.say(text)
 
     def _choose(self, name: str) -> None:
         """Choose a class, or the first one if there is none of this name."""
@@ -262,23 +233,6 @@ class LabelPanel(QWidget):
         self._chosen = name if name in names else "".join(names[:1])
         if names:
             self.view.selectRow(names.index(self._chosen))
-
-    def _count(self) -> None:
-        """Show how many cells have labels, and the held-out error of the live map."""
-        session, labeling, adata = self._session, self._session.labeling, self._session.adata
-        if labeling is None or adata is None or not labeling.is_there:
-            return
-        n = int((labeling.codes >= 0).sum())
-        text = f"{n:,} of {adata.n_obs:,} labelled. "
-        if session.draft is None:
-            text += "" if is_trainable(labeling) else TOO_FEW
-        else:
-            text += error_text(*held_out_error(session.draft, adata.obs[labeling.column]))
-        self.count_text.say(text)
-
-    def _enable(self) -> None:
-        self.give_button.setEnabled(bool(self.classes) and bool(self._session.selected.any()))
-        self.remove_button.setEnabled(bool(self.classes))
 
     def _on_failed(self, error: Exception) -> None:
         self.count_text.say(f"No live map: {sentence(error)}", "warning")

@@ -37,13 +37,11 @@ class LiveMap(QObject):
         self._form = form
         self.task: Task | None = None
         self._draft: AnnData | None = None
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(PAUSE)
+        self._labels: object = None
+        """The classes and labels that were read last."""
+        self._timer = QTimer(self, interval=PAUSE, singleShot=True)
         self._timer.timeout.connect(self._train)
-        session.labels_changed.connect(self._on_change)
-        session.labeling_changed.connect(self._on_change)
-        session.table_changed.connect(self.cancel)
+        session.shown_changed.connect(self._on_shown)
         form.setting_changed.connect(self._on_change)
 
     @property
@@ -57,6 +55,14 @@ class LiveMap(QObject):
         if self.task is not None:
             self.task.cancel()
         self.task = self._draft = None
+
+    def _on_shown(self) -> None:
+        labeling, labels = self._session.labeling, None
+        if labeling is not None and labeling.is_there:
+            labels = labeling, labeling.classes, labeling.codes.tobytes()
+        if labels != self._labels:
+            self._labels = labels
+            self._on_change()
 
     def _on_change(self) -> None:
         self.cancel()

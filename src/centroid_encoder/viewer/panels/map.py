@@ -32,7 +32,6 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
 
-PANELS = (("both", ("train", "test")), ("training", ("train",)), ("held-out", ("test",)))
 REGIONS: tuple[tuple[str, Regions | None], ...] = (
     ("Voronoi cells", "voronoi"),
     ("no regions", None),
@@ -57,9 +56,6 @@ class MapPanel(QWidget):
         super().__init__()
         self._session = session
         self.canvas = MapCanvas()
-        tip = "Training cells, held-out cells, or both side by side"
-        self.panels_box = Choice("Cells of the map", tip)
-        self.panels_box.offer(PANELS, PANELS[0][1])
         self.axes_box = Choice("Components of the map", "The two components that are drawn")
         self.axes_box.hide()
         tip = (
@@ -68,9 +64,8 @@ class MapPanel(QWidget):
         )
         self.regions_box = Choice("Regions of the map", tip, session.choose_regions)
         self.regions_box.offer(REGIONS[:2], session.regions)
-        for box in (self.panels_box, self.axes_box, self.regions_box):
+        for box in (self.axes_box, self.regions_box):
             self.canvas.tools.addWidget(box)
-        self.panels_box.currentIndexChanged.connect(self._redraw)
         self.axes_box.currentIndexChanged.connect(self._redraw)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -85,20 +80,13 @@ class MapPanel(QWidget):
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
         self.result: Result | None = None
-        self._adata: AnnData | None = None
-        """Table of the drawn cells."""
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last live frame."""
         self.canvas.selection_made.connect(session.select)
         self.canvas.cell_hovered.connect(self._on_hovered)
-        session.result_changed.connect(self._on_result)
-        session.labeling_changed.connect(self._on_draft)
-        session.draft_changed.connect(self._on_draft)
-        session.regions_changed.connect(self._redraw)
-        session.labels_changed.connect(self._redraw)
-        session.framed.connect(self.show_frame)
-        for changed in (session.hidden_changed, session.colors_changed, session.values_changed):
-            changed.connect(self._on_colors)
+        session.shown_changed.connect(self._redraw)
+        session.framed.connect(self._redraw)
+        session.look_changed.connect(self._on_look)
         session.selection_changed.connect(self._on_selection)
 
     def bring_back(self) -> None:
@@ -124,10 +112,8 @@ class MapPanel(QWidget):
         self._back.show()
         self._window.show()
 
-    def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
+    def _draw_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a running training."""
-        self.result = None
-        self.panels_box.setEnabled(True)
         found, centers = frame
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = self._plane(found)
@@ -140,7 +126,7 @@ class MapPanel(QWidget):
             "train": (f"training cells (n = {run.train.sum():,})", run.train),
             "test": (f"held-out cells (n = {run.held_out.sum():,})", run.held_out),
         }
-        panels = self._panels(cells, run.kept & (run.codes < 0))
+        panels = _panels(cells, run.kept & (run.codes < 0))
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
         adata, colors = self._session.adata, {}
@@ -162,45 +148,10 @@ class MapPanel(QWidget):
         self._limits = limits
         return limits
 
-    def _panels(
-        self, cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
-    ) -> tuple[Panel, ...]:
-        """Return the chosen panels that have cells; `cells` has a title and a mask per split."""
-        chosen = [cells[name] for name in self.panels_box.value if name in cells]
-        shown = [panel for panel in chosen if panel[1].any()] or list(cells.values())[:1]
-        return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
-
-    def _on_result(self) -> None:
-        """Show the map of the session, or a hint on what to do next."""
-        session, self.result, self._limits = self._session, self._session.drawn, None
-        has_decoder = self.result is not None and self.result.stored.has_decoder
-        self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
-        if self.result is None:
-            self.canvas.map.clear()
-            hint = NO_MAP if session.labeling is None else NO_DRAFT
-            self._empty.setText(NO_TABLE if session.adata is None else hint)
-            self._pages.setCurrentWidget(self._empty)
-        self._redraw()
-        self._on_selection()
-
-    def _on_draft(self) -> None:
-        """Show the live map of a labelling, if possible with the same axes."""
-        if self._session.draft is None:
-            self._on_result()
-            return
-        self.result = self._session.drawn
-        self._redraw()
-        self._on_selection()
-
-    def _on_colors(self) -> None:
-        session, figure = self._session, self.canvas.map
-        values, colors = figure.values, figure.colors
+    def _on_look(self) -> None:
         if self._is_current:
-            values = session.values
-            colors = colors if self.result is None else list(session.class_colors.values())
-        is_colored = values is figure.values and colors == figure.colors
-        if not is_colored or session.hidden != figure.hidden:
-            figure.hidden, figure.values, figure.colors = session.hidden, values, colors
+            figure, session = self.canvas.map, self._session
+            figure.values, figure.hidden = session.values, session.hidden
             figure.update()
 
     def _on_selection(self) -> None:
@@ -209,28 +160,44 @@ class MapPanel(QWidget):
 
     @property
     def _is_current(self) -> bool:
-        """Whether the drawn cells are those of the session; a table may have just been chosen."""
-        return self.result is self._session.drawn and self._adata is self._session.adata
+        """Whether as many cells are drawn as there are; a table may have just been chosen."""
+        return len(self.canvas.map.scene.points) == len(self._session.selected)
 
     def _on_hovered(self, row: int) -> None:
         self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
-        session, result, adata = self._session, self.result, self._session.drawn_adata
-        if adata is None or result is None or result is not session.drawn:
-            return
-        is_draft = session.draft is not None
+        """Draw the live frame, the live map or the map of the session, or a hint on what to do."""
+        session, result, adata = self._session, self._session.drawn, self._session.drawn_adata
+        self.result = None if session.frame is not None else result
+        if session.frame is not None:
+            self._draw_frame(*session.frame)
+        elif adata is None or result is None:
+            self._limits = None
+            self.canvas.map.clear()
+            hint = NO_MAP if session.labeling is None else NO_DRAFT
+            self._empty.setText(NO_TABLE if adata is None else hint)
+            self._pages.setCurrentWidget(self._empty)
+        else:
+            self._draw_result(adata, result)
+
+    def _draw_result(self, adata: AnnData, result: Result) -> None:
+        session, is_draft = self._session, self._session.draft is not None
+        has_decoder = result.stored.has_decoder
+        self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
-        limits = self._steady(limits) if is_draft else limits
+        if is_draft:
+            limits = self._steady(limits)
+        else:
+            self._limits = None
         # A class that was named after the training has no center: take the mean of its cells.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
-        self.panels_box.setEnabled(not (result.is_query or is_draft))
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
         cells = {
             name: (panel_title(result, name, session.regions) + also, split == name)
@@ -239,7 +206,7 @@ class MapPanel(QWidget):
         if is_draft:
             train = split == "train"
             cells = {"train": (f"live map ({train.sum():,} training cells)", train)}
-        panels = self._panels(cells, split == "unlabeled")
+        panels = _panels(cells, split == "unlabeled")
         shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
         hollow = np.flatnonzero(result.unjudged)
@@ -269,10 +236,19 @@ class MapPanel(QWidget):
         return plane_points(points)[:, self.axes_box.value]
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
-        self._adata = self._session.adata
         self._pages.setCurrentWidget(self.canvas)
-        self.canvas.map.values = self._session.values
-        self.canvas.map.show(scene, colors)
+        figure, session = self.canvas.map, self._session
+        figure.values, figure.hidden = session.values, session.hidden
+        figure.show(scene, colors)
+        figure.select(session.selected)
+
+
+def _panels(
+    cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
+) -> tuple[Panel, ...]:
+    """Return the panels that have cells, or the first; `cells` has a title and a mask per split."""
+    shown = [panel for panel in cells.values() if panel[1].any()] or list(cells.values())[:1]
+    return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
 
 
 def describe(session: Session, row: int, result: Result | None) -> str:

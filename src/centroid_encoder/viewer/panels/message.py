@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
-Kind = Literal["info", "warning", "error"]
+from centroid_encoder.viewer.session.session import Kind
 
 
 class Message(QLabel):

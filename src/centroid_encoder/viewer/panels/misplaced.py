@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QAbstractItemView, QLabel, QRadioButton, QWidget
+from qtpy.QtWidgets import QLabel, QRadioButton, QWidget
 
 from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
@@ -33,7 +33,6 @@ class MisplacedTable(QWidget):
         self.model = self.view.frame
         self._keep_order()
         self.view.setSortingEnabled(True)
-        self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.view.setMinimumHeight(self.view.height_of(4))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
@@ -54,13 +53,9 @@ class MisplacedTable(QWidget):
         sources.addStretch()
         labels = side_by_side((self.label_box, 1), self.label_button)
         page(self, sources, self.summary, self.view, labels).setStretchFactor(self.view, 1)
-        for changed in (session.result_changed, session.labels_changed):
-            changed.connect(self._on_cells)
-            changed.connect(self._offer_labels)
-        for changed in (session.check_changed, session.regions_changed):
-            changed.connect(self._on_cells)
-        for changed in (session.label_key_changed, session.selection_changed):
-            changed.connect(self._offer_labels)
+        session.shown_changed.connect(self._on_cells)
+        session.shown_changed.connect(self._offer_labels)
+        session.selection_changed.connect(self._offer_labels)
         self._on_cells()
         self._offer_labels()
 
@@ -109,5 +104,4 @@ class MisplacedTable(QWidget):
         if chosen:
             cells = self.model.table.iloc[chosen]
             self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
-            self._session.select(cells.index.to_numpy())
-            self._session.zoom_requested.emit()
+            self._session.select(cells.index.to_numpy(), zoom=True)

@@ -29,7 +29,7 @@ from centroid_encoder.viewer.panels.fields import (
 )
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.progress import Opening
-from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ class NewDataPanel(JobPanel):
         """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
-        self.opening = Opening(session.catalog)
-        self.opening.opened.connect(self.table_box.choose)
-        self.opening.failed.connect(self.say_error)
+        self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
         self.open_button = button("Open …", "Read a .h5ad or a .csv", self.opening.ask)
         tip = (
             "Place these cells in the map without training: each gets a position, a class, a "
@@ -82,7 +80,7 @@ class NewDataPanel(JobPanel):
         add_row(rows, self.key_added, self.map_button)
         form.setLayout(rows)
         page(self, form, self.opening, self.progress, self.message).addStretch()
-        session.result_changed.connect(self.offer)
+        session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
 
@@ -113,7 +111,7 @@ class NewDataPanel(JobPanel):
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
-        call = MadeBy("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
+        call = Call("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
         make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
@@ -126,19 +124,19 @@ class NewDataPanel(JobPanel):
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
-    def written(self, table: Table, made_by: MadeBy) -> None:
+    def written(self, table: Table, call: Call) -> None:
         """Show the placed cells, unless the user has chosen a third table."""
         session, reference, warning = self.session, self._used, self.message.text()
         if session.table not in (reference, table) or table not in session.catalog.tables:
             return
         assert reference is not None
-        session.key = made_by.key
+        session.key = call.key
         if table is session.table:
             session.read()
         else:
             session.catalog.choose(table)
         if session.result is not None:
-            session.mapped.emit()
+            session.finished.emit("ingest")
             n = int((session.result.predicted < 0).sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(
@@ -153,19 +151,19 @@ class NewDataPanel(JobPanel):
         self._on_setting()
 
 
-def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) -> Job:
+def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     """Return the job that places the cells; `origin` is the name of the reference.
 
     Raises an InputError if the results would replace a map that was trained on these cells.
     """
-    own = StoredMap.read(table.adata, made_by.key)
+    own = StoredMap.read(table.adata, call.key)
     if own is not None and own.ingested_from is None:
         raise InputError(
-            f"{table.name} has a map of its own in uns[{made_by.key!r}], which would be "
+            f"{table.name} has a map of its own in uns[{call.key!r}], which would be "
             "overwritten; choose another name under Store as",
             parameter="key_added",
         )
-    job = cast("Ingestion", read_and_check(table, made_by, reference))
+    job = cast("Ingestion", read_and_check(table, call, reference))
     job.origin = origin
     return job
 

@@ -20,6 +20,7 @@ from centroid_encoder.viewer.task import Steps, Task
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Progress
     from centroid_encoder.viewer.data.catalog import Catalog
+    from centroid_encoder.viewer.data.tables import Table
 
 TABLES = "Tables of cells (*.h5ad *.csv)"
 """Filter of the dialog that opens a file."""
@@ -113,16 +114,19 @@ class TaskRow(QWidget):
 
 
 class Opening(TaskRow):
-    """Reads tables one after another and adds them to a catalog."""
+    """Reads tables one after another, and adds them to a catalog.
 
-    opened = Signal(object)
-    """The `Table` that was read and added."""
-    failed = Signal(object)
-    """The exception that ended the reading of a file."""
+    `opened` is called with each `Table`, `failed` with the exception that ended a reading.
+    """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        opened: Callable[[Table], object],
+        failed: Callable[[Exception], object],
+    ) -> None:
         super().__init__()
-        self._catalog = catalog
+        self._catalog, self._opened, self._failed = catalog, opened, failed
         self._waiting: list[Path] = []
 
     def ask(self) -> None:
@@ -159,9 +163,9 @@ class Opening(TaskRow):
     def _on_read(self, path: Path, found: Any, error: Exception | None) -> None:
         self._next()
         if error is not None:
-            self.failed.emit(error)
+            self._failed(error)
             return
         adata, notice = found
         if notice:
             show_warning(notice)
-        self.opened.emit(self._catalog.add(adata, path.name, path=path))
+        self._opened(self._catalog.add(adata, path.name, path=path))

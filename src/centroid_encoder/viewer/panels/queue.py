@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from anndata import AnnData
 from napari.components import ViewerModel
 from qtpy.QtCore import Signal
-from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
 from centroid_encoder.tl._result import obs_key
@@ -15,7 +15,7 @@ from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
-from centroid_encoder.viewer.session.labeling import Codes
+from centroid_encoder.viewer.session.labeling import Codes, Labeling
 from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
 from centroid_encoder.viewer.session.session import Session
@@ -42,16 +42,14 @@ class QueuePanel(QWidget):
         self._session = session
         self._form = form
         self.queue = Queue()
+        self._labeling: Labeling | None = None
+        self._draft: AnnData | None = None
         self._task: Task | None = None
         """The search that runs."""
         self._again = False
         """Whether to search once more after it."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
-        self.accept_button = button("Accept", "Label the cell as proposed (Enter)", self.accept)
-        self.skip_button = button("Skip", "Go on without a label (N)", self.skip)
-        tip = "Return to the previous cell and remove its label (Backspace)"
-        self.back_button = button("Back", tip, self.back)
         tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
         self.strip_button = button("Strip", tip, self._show)
         self.strip_button.setCheckable(True)
@@ -74,23 +72,12 @@ class QueuePanel(QWidget):
         applying = side_by_side(
             (self.apply_button, 1), QLabel("unassigned below"), self.confidence_box
         )
-        answers = self.accept_button, self.skip_button, self.back_button
-        column(
-            self,
-            self.text,
-            side_by_side(self.suggest_button, *answers, self.strip_button),
-            self.strip,
-            self.agree_button,
-            applying,
-        )
+        suggesting = side_by_side(self.suggest_button, self.strip_button)
+        column(self, self.text, suggesting, self.strip, self.agree_button, applying)
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
         self.strip.chosen.connect(self.go_to)
-        session.labeling_changed.connect(self._on_labeling)
-        session.labels_changed.connect(self._on_labels)
-        session.colors_changed.connect(self._show)
-        session.draft_changed.connect(self._on_draft)
+        session.shown_changed.connect(self._on_shown)
         session.catalog.listed.connect(self._show)
-        self._on_labeling()
 
     @property
     def is_searching(self) -> bool:
@@ -137,7 +124,7 @@ class QueuePanel(QWidget):
             place = self.queue.place
             self._session.change_labels(lambda labels: labels.assign([row], None))
             # The change of the label may have moved the queue to an earlier cell.
-            self.queue.go_to(place)
+            self.queue.place = place
         self._on_moved()
 
     def agree(self) -> None:
@@ -149,7 +136,7 @@ class QueuePanel(QWidget):
 
     def go_to(self, place: int) -> None:
         """Show another cell of the strip."""
-        self.queue.go_to(place)
+        self.queue.place = place
         self._look()
         self._show()
 
@@ -158,37 +145,33 @@ class QueuePanel(QWidget):
         try:
             column, text = apply_to_all(self._session, self.confidence_box.value())
         except ValueError as error:
-            self._session.failed.emit(error)
+            self._session.say(error, "error")
         else:
             self._session.say(text)
             self.applied.emit(column)
 
-    def _on_labeling(self) -> None:
-        """Drop the queue of another labelling."""
-        if self._task is not None:
-            self._task.cancel()
-        self.queue, self._task, self._again = Queue(), None, False
-        self.text.say("")
-        self._show()
-
-    def _on_labels(self) -> None:
-        """Go on when the cell was labelled, and back when that was undone."""
-        if self._session.labeling is None:
+    def _on_shown(self) -> None:
+        """Follow the labels, and make the rest of the queue again with another live map."""
+        labeling, draft = self._session.labeling, self._session.draft
+        if labeling is not self._labeling:
+            # Drop the queue of another labelling.
+            if self._task is not None:
+                self._task.cancel()
+            self.queue, self._task, self._again = Queue(), None, False
+            self.text.say("")
+        is_new, self._labeling, self._draft = draft is not self._draft, labeling, draft
+        if labeling is None or not labeling.is_there:
             return
+        if is_new and draft is not None and self.queue.cells:
+            self.queue.propose(draft.obs[obs_key(DRAFT_KEY, "label")])
+            self._search()
+        # Go on when the cell was labelled, and back when that was undone.
         before = self.queue.place
         self.queue.follow(self._codes)
         if self.queue.place != before:
             self._on_moved()
         else:
             self._show()
-
-    def _on_draft(self) -> None:
-        """Make the rest of the queue again with another live map."""
-        draft = self._session.draft
-        if self.queue.cells and draft is not None:
-            self.queue.propose(draft.obs[obs_key(DRAFT_KEY, "label")])
-            self._search()
-        self._show()
 
     def _on_moved(self) -> None:
         if self.queue.current is None:
@@ -200,8 +183,7 @@ class QueuePanel(QWidget):
     def _look(self) -> None:
         """Select the cell of the queue, and show it in its image."""
         if (current := self.queue.current) is not None:
-            self._session.select(np.array([current.row]))
-            self._session.zoom_requested.emit()
+            self._session.select(np.array([current.row]), zoom=True)
 
     def _looks(self) -> bool:
         """Whether the cell of the queue alone is selected."""
@@ -259,11 +241,6 @@ class QueuePanel(QWidget):
             self.text.say(SEARCHING)
         elif queue.cells and self.text.kind != "error":
             self.text.say(NONE_LEFT)
-        color = None if current is None or current.label is None else colors.get(current.label)
-        self.accept_button.setIcon(QIcon() if color is None else _swatch(color))
-        self.accept_button.setEnabled(color is not None)
-        self.skip_button.setEnabled(current is not None)
-        self.back_button.setEnabled(queue.can_go_back)
         self.apply_button.setEnabled(session.draft is not None)
         self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
         has_strip = self._has_strip and current is not None
@@ -272,10 +249,3 @@ class QueuePanel(QWidget):
         if has_strip:
             self.strip.show_page(queue, self._page, self._codes, colors)
             self.agree_button.setEnabled(any(map(self._is_proposed, self._page)))
-
-
-def _swatch(color: str) -> QIcon:
-    """Return a square in a colour."""
-    pixmap = QPixmap(10, 10)
-    pixmap.fill(QColor(color))
-    return QIcon(pixmap)

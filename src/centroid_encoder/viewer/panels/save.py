@@ -66,15 +66,11 @@ class SaveRow(QWidget):
         row.insertStretch(2)
         column(self, self.message, row)
         session.table_changed.connect(lambda: self.message.say(""))
-        for event in (session.result_changed, session.check_changed):
-            event.connect(self._offer)
-        for event in (session.result_changed, session.labels_changed, session.label_key_changed):
-            event.connect(self._offer_steps)
+        session.shown_changed.connect(self._offer)
         self._offer()
-        self._offer_steps()
 
     def _offer(self) -> None:
-        """Enable the entries that can be saved now."""
+        """Enable what can be saved, undone or redone now."""
         table, result, checked = self._session.table, self._session.result, self._session.check
         self.save_button.setEnabled(table is not None and self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
@@ -90,9 +86,6 @@ class SaveRow(QWidget):
             into = table.path.name
         self.update_action.setText(f"Update the table in {into}")
         self.update_action.setVisible(bool(into))
-
-    def _offer_steps(self) -> None:
-        """Enable "Undo" and "Redo" if there is such a step, and describe it."""
         labeling = self._session.editable
         steps = ("", "") if labeling is None else labeling.steps
         for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):

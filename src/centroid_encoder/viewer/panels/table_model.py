@@ -28,6 +28,8 @@ class TableView(QTableView):
         self.setAccessibleName(name)
         self.setShowGrid(False)
         self.setWordWrap(False)
+        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        self.horizontalHeader().setMinimumSectionSize(14)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW)
         # A bold header would cut off long names.

@@ -11,8 +11,8 @@ from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
-from centroid_encoder.viewer.session.provenance import Function, MadeBy, by_image
-from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.provenance import Call, Function, by_image
+from centroid_encoder.viewer.session.session import Kind, Session
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
@@ -41,18 +41,15 @@ class TrainingPanel(JobPanel):
         self.check_button = button("Check labels", tip, self.check)
         column(self, self.form, side_by_side((self.train_button, 2), (self.check_button, 1)))
         self.form.label_key_changed.connect(session.choose_labels)
-        session.said.connect(self.message.say)
-        session.failed.connect(self.say_error)
+        session.said.connect(self._on_said)
         session.columns_changed.connect(self._on_columns)
-        session.label_key_changed.connect(self._on_labels)
-        session.result_changed.connect(self._on_labels)
-        session.draft_changed.connect(self._on_labels)
+        session.shown_changed.connect(self._on_labels)
         self.enable()
 
     @property
     def checking(self) -> bool:
         """Whether the running job is a check."""
-        return self.made_by is not None and self.made_by.function == "cross_validate"
+        return self.call is not None and self.call.function == "cross_validate"
 
     def train(self) -> None:
         """Start a training on the chosen table with the settings of the form."""
@@ -67,17 +64,17 @@ class TrainingPanel(JobPanel):
         for one in (self.train_button, self.check_button):
             one.setEnabled(self.session.table is not None and self.task is None)
 
-    def written(self, table: Table, made_by: MadeBy) -> None:
+    def written(self, table: Table, call: Call) -> None:
         """After a check of several images, start a second one with whole images held out."""
         images = self.session.catalog.image_column if table is self.session.table else None
-        if made_by.function != "cross_validate" or images is None or images == made_by.label_key:
+        if call.function != "cross_validate" or images is None or images == call.label_key:
             return
-        if "group_key" in made_by.parameters or table.adata.obs[images].nunique() < 2:
+        if "group_key" in call.parameters or table.adata.obs[images].nunique() < 2:
             return
         own = ("n_folds", "n_permutations")
-        parameters = {k: v for k, v in made_by.parameters.items() if k not in own}
-        parameters |= {"group_key": images, "key_added": by_image(made_by.key)}
-        call = MadeBy("cross_validate", made_by.label_key, parameters)
+        parameters = {k: v for k, v in call.parameters.items() if k not in own}
+        parameters |= {"group_key": images, "key_added": by_image(call.key)}
+        call = Call("cross_validate", call.label_key, parameters)
         make = partial(training_job, table, call)
         self.begin(table, call, make, f"{table.name}, {images} held out")
 
@@ -91,8 +88,14 @@ class TrainingPanel(JobPanel):
         chosen = self.form.parameters(f"tl.{function}")
         if self.session.key != "ce":
             chosen["key_added"] = self.session.key
-        call = MadeBy(function, label_key, chosen)
+        call = Call(function, label_key, chosen)
         self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
+
+    def _on_said(self, said: str | Exception, kind: Kind) -> None:
+        if isinstance(said, Exception) and kind == "error":
+            self.say_error(said)
+        else:
+            self.message.say(said, kind)
 
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or else choose that of the map."""
@@ -108,7 +111,7 @@ class TrainingPanel(JobPanel):
             self.session.say("")
 
     def _on_failed(self, error: Exception) -> None:
-        if self.made_by is not None and self.made_by.key == by_image(self.session.key):
+        if self.call is not None and self.call.key == by_image(self.session.key):
             self._end()
             text = f"The error on new images could not be estimated. {sentence(error)}"
             self.message.say(text, "warning")
@@ -116,17 +119,17 @@ class TrainingPanel(JobPanel):
             super()._on_failed(error)
 
 
-def training_job(table: Table, made_by: MadeBy) -> Job:
+def training_job(table: Table, call: Call) -> Job:
     """Return a training or a check; a check uses all cores where that is faster."""
     try:
-        job = read_and_check(table, made_by, made_by.label_key)
+        job = read_and_check(table, call, call.label_key)
     except InputError as error:
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
-        text = f"obs[{made_by.label_key!r}] belongs to a result that this run would overwrite"
+        text = f"obs[{call.label_key!r}] belongs to a result that this run would overwrite"
         raise InputError(f"{text}; choose another column under Classes", "label_key") from error
-    if made_by.function == "cross_validate":
+    if call.function == "cross_validate":
         check = cast("CrossValidation", job)
         check.n_jobs = check.suitable_jobs
     return job

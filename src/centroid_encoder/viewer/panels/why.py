@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,13 @@ from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt, QTimer
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
-from superqt.utils import create_worker
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, is_slow, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.task import Task
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
@@ -47,12 +48,13 @@ class WhyPanel(QWidget):
         self._session, self._viewer = session, viewer
         self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
-        self._request = self._pending = 0
-        """Number of the last request, whose answers are shown, and number of answers to come."""
+        self._tasks: dict[str, Task] = {}
+        """Threads that read `thumbnail` or `table`."""
         self._kinds = ("", "")
         """What the two classes are to the cell."""
         self._again = QTimer(self, interval=PAUSE, singleShot=True)
         self._again.timeout.connect(self._read_pixels)
+        self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
         self.arrow = QToolButton()
@@ -67,10 +69,8 @@ class WhyPanel(QWidget):
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.selection_changed.connect(self._on_cell)
-        session.result_changed.connect(self._on_cell)
-        session.draft_changed.connect(self._on_cell)
+        session.shown_changed.connect(self._on_shown)
         session.catalog.link_changed.connect(self._on_cell)
-        session.colors_changed.connect(self._on_colors)
         self._on_cell()
 
     def follow(self, on: bool) -> None:
@@ -89,10 +89,10 @@ class WhyPanel(QWidget):
 
     def _on_cell(self) -> None:
         """Read what there is about the selected cell."""
-        self._request += 1
-        self._pending = 0
-        if self._features is not None and self._features[0] is not self._session.drawn:
-            self._features = None  # It refers to the table.
+        for name in list(self._tasks):
+            self._tasks.pop(name).cancel()
+        if self._session.drawn is not self._drawn:
+            self._drawn, self._features = self._session.drawn, None
         is_open = self.arrow.isChecked()
         self.arrow.setVisible(int(self._session.selected.sum()) == 1)
         self.arrow.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
@@ -107,7 +107,10 @@ class WhyPanel(QWidget):
         if event.type in LOOKS or (event.type in LISTS and not of_labels):
             self._again.start()
 
-    def _on_colors(self) -> None:
+    def _on_shown(self) -> None:
+        """Read what another map tells about the cell; the classes may also have other colours."""
+        if self._session.drawn is not self._drawn:
+            self._on_cell()
         self.update()
 
     def _read_pixels(self) -> None:
@@ -119,7 +122,7 @@ class WhyPanel(QWidget):
         for layer, join in links[:1]:
             layers = list(self._viewer.layers)
             job = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
-            self._read("thumbnail", job, is_slow(layers, layer))
+            self._read("thumbnail", job, slow=is_slow(layers, layer))
 
     def _read_features(self) -> None:
         row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
@@ -136,38 +139,29 @@ class WhyPanel(QWidget):
                     self._features = result, TellingFeatures(adata, result)
                 return self._features[1].of_cell(row, N_FEATURES)
 
-        self._read("table", read, True)
+        self._read("table", read, slow=True)
 
-    def _read(self, name: str, read: Callable[[], object], slow: bool) -> None:
-        """Read one of the attributes; in a thread if it takes long."""
-        request = self._request
-        self._pending += 1
+    def _read(self, name: str, read: Callable[[], Any], *, slow: bool) -> None:
+        """Read one of the attributes, in a thread if it takes long; None if that fails."""
 
-        def answer() -> tuple[int, str, object]:
-            try:
-                return request, name, read() if request == self._request else None
-            except (
-                Exception
-            ):  # Reading lazy pixels can raise any exception; the panel shows what was found.
-                return request, name, None
-
-        if slow:
-            create_worker(answer, _connect={"returned": self._on_answer})
-        else:
-            self._on_answer(answer())
-
-    def _on_answer(self, answer: tuple[int, str, object]) -> None:
-        request, name, found = answer
-        if request == self._request:
-            self._pending -= 1
+        def on_end(found: Any, _: Exception | None) -> None:
+            self._tasks.pop(name, None)
             setattr(self, name, found)
             self._show()
+
+        if name in self._tasks:
+            self._tasks.pop(name).cancel()
+        if slow:
+            self._tasks[name] = Task(lambda _: read(), on_end, self)
+        else:
+            with suppress(Exception):  # Reading pixels can raise any exception.
+                on_end(read(), None)
 
     def _show(self) -> None:
         """Show what was found; keep the height while an answer is to come."""
         table = self.table
         is_empty = self.thumbnail is None and table is None
-        if not is_empty or not self._pending:
+        if not is_empty or not self._tasks:
             self.setVisible(not is_empty)
         self.setToolTip("" if table is None else "\n".join(map(_line, table.itertuples())))
         self.update()

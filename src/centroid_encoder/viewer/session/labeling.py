@@ -28,7 +28,7 @@ NEW_COLOR = "#d3d3d3"
 NEW_COLUMN = "cell_type_by_hand"
 KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
-RESERVED_KEYS = "0N?"
+RESERVED_KEYS = "0N"
 """Keys that mean something else while one labels."""
 STORED = ("classes", "keys")
 """Names of the arrays in ``uns[mark_key(column)]``; the colours are stored separately."""
@@ -49,11 +49,8 @@ class HandClass(NamedTuple):
     """The key that labels cells, or empty."""
 
 
-class State(NamedTuple):
-    """All classes and, for the rows that a step changes, the indices of their classes."""
-
-    classes: tuple[HandClass, ...]
-    codes: Codes
+State = tuple[tuple[HandClass, ...], Codes]
+"""All classes, and the indices of the classes of some cells."""
 
 
 class Change(NamedTuple):
@@ -110,7 +107,7 @@ class Labeling:
                 "choose another name"
             )
         if not there or is_empty:
-            self._write(State((), np.full(adata.n_obs, -1)))
+            self._write((), np.full(adata.n_obs, -1))
         self._is_new = not there
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
@@ -357,25 +354,25 @@ class Labeling:
             classes = tuple(classes[i] for i in kept)
         rows = np.flatnonzero(codes != now)
         if len(rows) or classes != before:
-            step = Change(text, rows, State(before, now[rows]), State(classes, codes[rows]))
+            step = Change(text, rows, (before, now[rows]), (classes, codes[rows]))
             self._go(rows, step.before, step.after)
             self._done.append(step)
             self._undone.clear()
 
     def _go(self, rows: Codes, before: State, after: State) -> None:
         """Write the state `after`; raise a RuntimeError if the current state is not `before`."""
-        same = self.is_there and [x.name for x in self.classes] == [x.name for x in before.classes]
-        if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before.codes):
+        same = self.is_there and [x.name for x in self.classes] == [x.name for x in before[0]]
+        if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before[1]):
             self._done.clear()
             self._undone.clear()
             raise RuntimeError(CHANGED.format(self.column))
         codes = self.codes
-        codes[rows] = after.codes
-        self._write(State(after.classes, codes))
+        codes[rows] = after[1]
+        self._write(after[0], codes)
         self._note()
 
-    def _write(self, state: State) -> None:
-        adata, column, classes = self.adata, self.column, state.classes
+    def _write(self, classes: tuple[HandClass, ...], codes: Codes) -> None:
+        adata, column = self.adata, self.column
         names, colors = [one.name for one in classes], [one.color for one in classes]
         dtype = pd.CategoricalDtype(pd.Index(names, dtype=object))
         if self._original is not None:
@@ -386,8 +383,7 @@ class Labeling:
         if adata.is_view:
             # Otherwise anndata does this below, with a warning.
             adata._init_as_actual(adata.copy())
-        codes = cast("list[int]", state.codes)
-        adata.obs[column] = pd.Categorical.from_codes(codes, dtype=dtype)
+        adata.obs[column] = pd.Categorical.from_codes(cast("list[int]", codes), dtype=dtype)
         adata.uns[colors_key(column)] = colors
         if self._original is not None:
             return

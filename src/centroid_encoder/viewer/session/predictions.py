@@ -14,11 +14,6 @@ SUFFIX = "_predicted"
 MIN_CONFIDENCE = 0.5
 
 
-def mark_key(column: str) -> str:
-    """Name in ``uns`` of the mark of a column of predictions."""
-    return f"{column}_by_live_map"
-
-
 def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tuple[str, str]:
     """Write labels by hand and, for all other cells, those of the live map.
 
@@ -32,7 +27,8 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     if adata is None or labeling is None or draft is None:
         raise ValueError("there is no live map yet")
     column, classes = f"{labeling.column}{SUFFIX}", [one.name for one in labeling.classes]
-    mark = mark_key(column)
+    # Marks a column of predictions.
+    mark = f"{column}_by_live_map"
     if column in adata.obs and mark not in adata.uns:
         raise ValueError(f"there is another column obs[{column!r}] already; rename it first")
     found, labels = draft.obs[obs_key(DRAFT_KEY, "label")], adata.obs[labeling.column]
@@ -50,7 +46,7 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     adata.uns[mark] = {"min_confidence": min_confidence}
     session.columns_changed.emit()
     # The cells may be coloured by this column.
-    session.colors_changed.emit()
+    session.shown_changed.emit()
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))
     cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())

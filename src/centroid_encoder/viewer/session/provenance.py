@@ -29,7 +29,7 @@ WIDTH = 88
 
 
 @dataclass(frozen=True)
-class MadeBy:
+class Call:
     """A call of a function of `tl`."""
 
     function: Function

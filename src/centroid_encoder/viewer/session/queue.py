@@ -77,11 +77,6 @@ class Queue:
             return ""
         return f"{self.place + 1:,} of {len(self.cells):,} · {current.text}"
 
-    @property
-    def can_go_back(self) -> bool:
-        """Whether a cell was skipped or labelled, to which `back` returns."""
-        return bool(self._trail)
-
     def is_open(self, place: int, codes: Codes) -> bool:
         """Whether a cell has no label and was not skipped; `codes` are those of the labelling."""
         row = self.cells[place].row
@@ -130,10 +125,6 @@ class Queue:
         row = self.cells[self.place].row
         self.skipped.discard(row)
         return row
-
-    def go_to(self, place: int) -> None:
-        """Make another cell of the queue the present one."""
-        self.place = place
 
     def follow(self, codes: Codes) -> None:
         """Go on if the present cell has a label, and back to the last one if its label is gone."""

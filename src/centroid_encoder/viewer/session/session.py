@@ -6,13 +6,14 @@ Panels call the methods of the session and connect to its events; no panel refer
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from napari.components import LayerList
 from numpy.typing import NDArray
+from psygnal import Signal
 
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
@@ -28,10 +29,13 @@ from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import corrected, correction_column
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
-from centroid_encoder.viewer.session.events import Events
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
-from centroid_encoder.viewer.session.provenance import MadeBy, find_reference
+from centroid_encoder.viewer.session.provenance import Call, find_reference
 from centroid_encoder.viewer.session.stored import current_classes, read_stored
+
+if TYPE_CHECKING:
+    from centroid_encoder.core.reports import Frame
+    from centroid_encoder.tl._centroid_encoder import Training
 
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -39,8 +43,11 @@ Values = tuple[NDArray[np.intp], list[str]]
 """(n_obs,) index of each cell's colour, −1 for grey, and the colours."""
 
 
-class Session(Events):
+class Session:
     """State of one widget.
+
+    Its signals are emitted after the whole state has changed. Panels then read the state again;
+    the order of the panels does not matter.
 
     Parameters
     ----------
@@ -65,6 +72,9 @@ class Session(Events):
         with the table; None without one.
     drawn, drawn_adata
         The map that is drawn, which is the draft if there is one, and the AnnData that holds it.
+    frame
+        The `Training` of the table that runs, its live `Frame` and its label column. None before
+        the first frame, and once the result was read.
     selected
         (n_obs,) mask of the selected cells.
     values
@@ -74,6 +84,23 @@ class Session(Events):
     hidden
         Names of the classes that the map does not show.
     """
+
+    said = Signal(object, str)
+    """A text or an exception to show, and its kind; an error ended an action of the user."""
+    table_changed = Signal()
+    """Another table was chosen; `columns_changed` and `shown_changed` follow."""
+    columns_changed = Signal()
+    """The columns of the table may have changed; `shown_changed` follows."""
+    shown_changed = Signal()
+    """Changed: the map, the live map, the check, the labels, their column, colours or regions."""
+    look_changed = Signal()
+    """The points of the map are coloured by other values, or other classes are hidden."""
+    selection_changed = Signal(bool)
+    """Other cells are selected, and whether the camera is to move to them."""
+    finished = Signal(str)
+    """A function of `tl` has written its result, which is shown."""
+    framed = Signal()
+    """There is another live frame of a running training."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
@@ -91,6 +118,7 @@ class Session(Events):
         self.labeling: Labeling | None = None
         self.draft: AnnData | None = None
         self._draft_result: Result | None = None
+        self.frame: tuple[Training, Frame, str] | None = None
 
     @property
     def table(self) -> Table | None:
@@ -170,8 +198,7 @@ class Session(Events):
         self._read()
         self.table_changed.emit()
         self.columns_changed.emit()
-        self.result_changed.emit()
-        self.labeling_changed.emit()
+        self.shown_changed.emit()
 
     def start_labeling(self, column: str = NEW_COLUMN) -> None:
         """Begin to label cells by hand in a new column, or continue in one.
@@ -185,12 +212,10 @@ class Session(Events):
         try:
             self.labeling = Labeling(self.adata, column)
         except ValueError as error:
-            self.failed.emit(error)
+            self.say(error, "error")
             return
         self._label_key = self.labeling.column
         self._after_labels()
-        self.label_key_changed.emit()
-        self.labeling_changed.emit()
         self._say_fault()
 
     def end_labeling(self) -> None:
@@ -201,8 +226,6 @@ class Session(Events):
         self.labeling = None
         # The labels of the stored map may have changed.
         self.read()
-        self.labels_changed.emit()
-        self.labeling_changed.emit()
 
     def show_draft(self, draft: AnnData | None) -> None:
         """Draw a live map of the labelling in place of the stored one; None ends that."""
@@ -213,23 +236,34 @@ class Session(Events):
         self.draft = draft
         self._draft_result = None if draft is None else read_result(draft, DRAFT_KEY)
         self._read_classes()
-        self.draft_changed.emit()
+        self.shown_changed.emit()
+
+    def show_frame(self, training: Training, frame: Frame, label_key: str) -> None:
+        """Draw a live frame of a running training in place of a map."""
+        self.frame = training, frame, label_key
+        self.framed.emit()
+
+    def drop_frame(self) -> None:
+        """Draw the map again: the training has ended without another one."""
+        if self.frame is not None:
+            self.frame = None
+            self.shown_changed.emit()
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
         if label_key != self._label_key:
             self._label_key = label_key
-            self.label_key_changed.emit()
+            self.shown_changed.emit()
 
     def choose_regions(self, regions: Regions | None) -> None:
         """Choose the kind of regions that the map shows."""
         self.regions = regions
-        self.regions_changed.emit()
+        self.shown_changed.emit()
 
     def hide_classes(self, names: frozenset[str]) -> None:
         """Choose the classes that the map does not show."""
         self.hidden = names
-        self.hidden_changed.emit()
+        self.look_changed.emit()
 
     def say(self, text: str | Exception, kind: Kind = "info") -> None:
         """Show a text or an exception; an empty text removes the last one."""
@@ -239,7 +273,7 @@ class Session(Events):
         """Read what is stored under the key, and show it."""
         self._read()
         self.columns_changed.emit()
-        self.result_changed.emit()
+        self.shown_changed.emit()
 
     def _read(self) -> None:
         adata = self.adata
@@ -257,7 +291,7 @@ class Session(Events):
         if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
             self.regions = "voronoi"
         # A map that was just trained replaces the live map.
-        self.draft = self._draft_result = None
+        self.draft = self._draft_result = self.frame = None
         self._read_classes()
 
     def _read_classes(self) -> None:
@@ -272,7 +306,7 @@ class Session(Events):
             return None
         return find_reference(self.catalog.tables, self.result.stored)
 
-    def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
+    def write(self, job: Any, table: Table, call: Call) -> None:
         """Write the result of a finished job into its table, and show it if the table is chosen.
 
         Raises a ValueError if the cells of the table have changed since the job began.
@@ -281,27 +315,31 @@ class Session(Events):
         publish(table, job.key)
         if table is not self.table:
             return
-        replaced = (self.shown_labels or "").startswith(cv_key(job.key))
-        if made_by.function != "cross_validate" or replaced:
+        is_check = call.function == "cross_validate"
+        if not is_check or (self.shown_labels or "").startswith(cv_key(job.key)):
             self.read()
-        if made_by.function != "cross_validate":
-            return
-        self.check = StoredCrossValidation.read(table.adata, self.key)
-        self.columns_changed.emit()
+        else:
+            # The map that is shown stays, as does a live map.
+            self.check = StoredCrossValidation.read(table.adata, self.key)
+            self.columns_changed.emit()
+            self.shown_changed.emit()
         if job.key == self.key:
-            self.check_changed.emit()
+            self.finished.emit(call.function)
 
-    def select(self, rows: NDArray[np.intp], mode: SelectionMode = "replace") -> None:
-        """Select cells: rows of the AnnData."""
+    def select(
+        self, rows: NDArray[np.intp], mode: SelectionMode = "replace", *, zoom: bool = False
+    ) -> None:
+        """Select cells, rows of the AnnData, and move the camera to them if wanted."""
         if mode == "replace":
             self.selected = np.zeros_like(self.selected)
         self.selected[rows] = mode != "remove"
-        self.selection_changed.emit()
+        self.selection_changed.emit(zoom)
 
     def color_cells(self, values: Values | None) -> None:
         """Colour the cells of the map by something else than their classes; None ends that."""
-        self.values = values
-        self.values_changed.emit()
+        if values is not self.values:
+            self.values = values
+            self.look_changed.emit()
 
     @property
     def class_colors(self) -> dict[object, str]:
@@ -330,9 +368,9 @@ class Session(Events):
                 if name in label_colors(adata, column):
                     set_label_color(adata, column, name, color)
         except KeyError as error:
-            self.failed.emit(error)
+            self.say(error, "error")
             return
-        self.colors_changed.emit()
+        self.shown_changed.emit()
 
     @property
     def new_labels(self) -> list[str]:
@@ -370,18 +408,19 @@ class Session(Events):
         self.say("")
         if not labeling.is_there:
             self.end_labeling()
-            self.failed.emit(
-                RuntimeError(f"obs[{labeling.column!r}] was deleted; start labelling again")
-            )
+            text = f"obs[{labeling.column!r}] was deleted; start labelling again"
+            self.say(RuntimeError(text), "error")
             return None
+        failure = None
         try:
             change(labeling)
         except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            self.failed.emit(error)
+            failure = error
+        # A labelling by hand adds no column.
+        self._after_labels(columns=labeling is not self.labeling)
+        if failure is not None:
+            self.say(failure, "error")
             return None
-        finally:
-            # A labelling by hand adds no column.
-            self._after_labels(columns=labeling is not self.labeling)
         self._say_fault()
         return labeling
 
@@ -393,4 +432,4 @@ class Session(Events):
         self._read_classes()
         if columns:
             self.columns_changed.emit()
-        self.labels_changed.emit()
+        self.shown_changed.emit()
