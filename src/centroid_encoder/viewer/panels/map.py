@@ -176,7 +176,7 @@ class MapPanel(QWidget):
         has_decoder = self.result is not None and self.result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
         if self.result is None:
-            self.canvas.map.clear()
+            self.canvas.map.show(Scene(), [])
             hint = NO_MAP if session.labeling is None else NO_DRAFT
             self._empty.setText(NO_TABLE if session.adata is None else hint)
             self._pages.setCurrentWidget(self._empty)
