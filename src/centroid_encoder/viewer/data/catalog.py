@@ -135,14 +135,9 @@ class Catalog:
         self.refresh()
         return next(table for table in self.tables if table.adata is adata)
 
-    def is_opened(self, table: Table) -> bool:
-        """Return whether a table was added by `add`, so that it can be closed."""
-        return any(place.adata is table.adata for place in self._opened)
-
     def close(self, table: Table | None) -> None:
-        """Remove an opened table from the list, unless a layer also holds it."""
-        adata = None if table is None else table.adata
-        self._opened = [place for place in self._opened if place.adata is not adata]
+        """Remove a table that was added from the list, unless a layer also holds it."""
+        self._opened = [x for x in self._opened if table is None or x.adata is not table.adata]
         self.refresh()
 
     def refresh(self) -> None:

@@ -78,14 +78,13 @@ class Table:
 
 
 def find_tables(
-    layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
+    layers: Iterable[Layer], opened: Iterable[Table], known: list[Table]
 ) -> list[Table]:
     """Return the tables of layers and the opened tables, in the order of `Origin`.
 
     An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object.
     """
-    known = list(known)
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
     places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]

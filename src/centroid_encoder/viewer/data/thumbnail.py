@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from napari.layers import Image, Labels, Layer, Points, Shapes
+from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
@@ -95,15 +95,14 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
         return np.asarray(np.hstack([np.tile(plane, (len(longest), 1)), longest]) + low)
     if item >= len(layer.data):
         return None
-    if isinstance(layer, Points):
-        vertices = np.tile(np.asarray(layer.data[item], dtype=np.float64), (len(angles), 1))
-        vertices[:, -2:] += layer.size[item] / 2 * np.hstack([np.sin(angles), np.cos(angles)])
-        return vertices
     vertices = np.asarray(layer.data[item], dtype=np.float64)
-    if isinstance(layer, Shapes) and str(layer.shape_type[item]) == "ellipse":
+    if isinstance(layer, Points):
+        center, (a, b) = vertices, layer.size[item] / 2 * np.eye(layer.ndim)[-2:]
+    elif str(layer.shape_type[item]) == "ellipse":
         center, (a, b) = vertices.mean(axis=0), np.diff(vertices[:3], axis=0) / 2
-        return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
-    return vertices
+    else:
+        return vertices
+    return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
 
 
 def label_window(

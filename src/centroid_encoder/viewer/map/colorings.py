@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from typing import Literal
@@ -111,7 +111,8 @@ def _misplaced(result: Result, session: Session) -> Colors:
 
 def _shares(shares: pd.Series, *, reverse: bool) -> Colors:
     note = "sure of the predicted class" if reverse else "unlike the training cells"
-    return _scaled(shares, 0, 1, reverse=reverse, note=f" (1: {note})")
+    made = _scaled(shares, 0, 1, reverse=reverse)
+    return replace(made, meaning=f"{made.meaning} (1: {note})")
 
 
 def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
@@ -160,13 +161,7 @@ def color_values(adata: AnnData, name: str) -> Colors:
 
 
 def _scaled(
-    values: ArrayLike,
-    low: float,
-    high: float,
-    *,
-    colormap: str = "inferno",
-    reverse: bool = False,
-    note: str = "",
+    values: ArrayLike, low: float, high: float, *, colormap: str = "inferno", reverse: bool = False
 ) -> Colors:
     """Colour numbers from dark to bright, or the reverse; cells without a number are invisible."""
     shares = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1)
@@ -177,7 +172,7 @@ def _scaled(
     shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
-    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}{note}")
+    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}")
 
 
 def _short(value: float) -> str:

@@ -67,8 +67,7 @@ class Lasso:
             self.drawn.emit(np.array([self._layer.data_to_world(one) for one in vertices]))
 
     def _on_removed(self, event: Any) -> None:
-        if self._layer is not None and event.value is self._layer:
-            self._layer.events.data.disconnect(self._on_data)
+        if event.value is self._layer:
             self._layer = None
             self.stopped.emit()
 

@@ -105,10 +105,10 @@ class LayerLink:
 
     def uncolor(self) -> None:
         """Restore the colours of the layer."""
-        was_colored, self._shown = self._shown is not None, None
-        remove(self.viewer, [self.classes])
-        if not was_colored:
+        if self._shown is None:
             return
+        self._shown = None
+        remove(self.viewer, [self.classes])
         if not isinstance(self.layer, ItemLayer):
             # Keep an opacity that the user has chosen since.
             self.layer.opacity = self.layer.opacity or self._before
@@ -136,7 +136,7 @@ class LayerLink:
         if isinstance(marked, np.ndarray) and marked.ndim == 2:
             marked, contour = outlines(self.layer.data, marked, len(rows)), 0
         colors = self._outline_colors
-        self.marks = self._draw(self.marks, marked, HIGHLIGHT, colors, contour=contour)
+        self.marks = self._draw(self.marks, marked, HIGHLIGHT, colors, contour=contour, opacity=1)
 
     def _draw(
         self, drawn: Labels | None, data: Any, name: str, colors: dict[int, Any], **look: float
@@ -145,9 +145,9 @@ class LayerLink:
         if drawn is not None:
             drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
             return drawn
-        options = {key: getattr(self.layer, key) for key in (*LINKED, "multiscale")}
-        options |= {"opacity": 1, "metadata": {DRAWN: True}}
-        drawn = Labels(data, name=name, colormap=_colormap(colors), **options)
+        same = {key: getattr(self.layer, key) for key in (*LINKED, "multiscale")}
+        same |= {"name": name, "colormap": _colormap(colors), "metadata": {DRAWN: True}}
+        drawn = Labels(data, **same)
         link_layers([self.layer, drawn], LINKED)
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.
@@ -226,8 +226,10 @@ class LayerLink:
                 self.classes = None
                 self.uncolor()  # The user may have deleted the colours.
         is_seen = event.type in ("theme", "inserted", "removed", "reordered", "visible")
-        if is_seen and self.marks is not None:
-            self.marks.colormap = _colormap(self._outline_colors)
+        if self.marks is not None and is_seen:
+            colors = self._outline_colors
+            if tuple(self.marks.colormap.map(1)) != colors[1]:  # Each assignment redraws it.
+                self.marks.colormap = _colormap(colors)
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of the rows that are in the layer and that the user has not removed."""
@@ -288,9 +290,7 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
                 viewer.layers.remove(layer)
 
 
-def outlines(
-    labels: NDArray[np.integer], marked: NDArray[np.uint8], n_cells: int
-) -> NDArray[np.uint8]:
+def outlines(labels: NDArray[Any], marked: NDArray[np.uint8], n_cells: int) -> NDArray[np.uint8]:
     """Return the outlines of the marked cells in a 2-D image of labels, and their inner rims.
 
     The values are 1 within the width of an outline from other pixels or another cell, 2 for the rim
