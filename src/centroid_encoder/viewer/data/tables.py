@@ -77,9 +77,7 @@ class Table:
         self._features, self._columns = features, tuple(features.columns)
 
 
-def find_tables(
-    layers: Iterable[Layer], opened: Iterable[Table], known: list[Table]
-) -> list[Table]:
+def find_tables(layers: Iterable[Layer], opened: list[Table], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the opened tables, in the order of `Origin`.
 
     An AnnData that is in several places gives one table, with the first layer that can show its
