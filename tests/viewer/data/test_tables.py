@@ -209,7 +209,7 @@ def test_features_become_a_table_that_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_ids_and_positions_are_not_measurements_but_positions_can_be_chosen() -> None:
-    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == []
+    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == ([], [])
     # These are columns of scikit-image.
     names = ["label", "centroid-0", "centroid-1", "bbox-0", "area", "area_bbox"]
     table = pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names)
@@ -217,7 +217,7 @@ def test_ids_and_positions_are_not_measurements_but_positions_can_be_chosen() ->
     assert adata.var_names.tolist() == ["area", "area_bbox"]
     assert adata.obsm[WITH_POSITIONS].shape == (40, 5)
     positions = table[["centroid-0", "centroid-1"]]
-    assert measured(positions) == list(positions)
+    assert measured(positions)[0] == list(positions)
     assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
 
 

@@ -294,7 +294,7 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
     assert changed()  # the outline of the lasso
     QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, mouse.at((8, 6)))
     assert changed()
-    canvas.map.clear()
+    canvas.map.show(Scene(), [])
     assert changed()
     assert len(np.unique(frames[-1].reshape(-1, 3), axis=0)) == 1
 
@@ -337,7 +337,7 @@ def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse
             QTest.mouseMove(canvas.canvas, end)
             QTest.mouseRelease(canvas.canvas, button, PLAIN, end)
     # An empty map accepts all events.
-    canvas.map.clear()
+    canvas.map.show(Scene(), [])
     QTest.mouseClick(canvas.canvas, LEFT, PLAIN, end)
     canvas.map.home()
     QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))

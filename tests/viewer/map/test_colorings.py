@@ -145,19 +145,19 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
 
 def test_colorings_are_offered_if_their_results_exist(make_cells: MakeCells, embed: Embed) -> None:
     cells = make_cells()
-    assert offered(session_of(cells)) == ["label"]
+    assert list(offered(session_of(cells))) == ["label"]
     for name in (*OF_A_MAP, "out-of-fold error"):
         with pytest.raises(KeyError, match=f"'ce' have no {name}"):
             color_cells(name, session_of(cells))
     adata = embed()
-    assert offered(session_of(adata)) == ["label", *OF_A_MAP]
+    assert list(offered(session_of(adata))) == ["label", *OF_A_MAP]
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
     ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=model, progress=False)
-    assert offered(session_of(adata)) == ["label", *OF_A_MAP, "out-of-fold error"]
-    assert offered(session_of(adata, "other")) == ["label"]
+    assert list(offered(session_of(adata))) == ["label", *OF_A_MAP, "out-of-fold error"]
+    assert list(offered(session_of(adata, "other"))) == ["label"]
     adata.obs["ce_confidence"] = np.nan
     adata.obs["ce_split"] = "query"  # as `ingest` leaves it
-    assert offered(session_of(adata)) == [
+    assert list(offered(session_of(adata))) == [
         "label",
         "predicted class",
         "novelty",

@@ -142,7 +142,8 @@ def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene() -> None:
         figure.show(scene, COLORS)
         bold = dots(figure, 0, layer=2)
         assert set(map(tuple, bold.points)) == set(map(tuple, points[larger]))
-        assert np.array_equal(bold.colors, [[0, 255, 0]] * len(larger)) or not larger
+        fills = bold.palette[0][bold.codes]
+        assert np.array_equal(fills, [[0, 255, 0]] * len(larger)) or not larger
         assert len(dots(figure, 0).points) == 5000
     assert bold.size > 2 * dots(figure, 0).size
 
@@ -151,7 +152,8 @@ def test_cells_that_were_not_judged_are_hollow() -> None:
     figure = make_figure()
     scene = replace(make_scene(), hollow=np.array([1]))
     figure.show(scene, ["#ff0000", "#00ff00", "#0000ff"])
-    found = dict(zip(map(tuple, dots(figure, 0).points), dots(figure, 0).colors, strict=True))
+    cells = dots(figure, 0)
+    found = dict(zip(map(tuple, cells.points), cells.palette[0][cells.codes], strict=True))
     assert np.array_equal(found[2.0, 2.0], [255, 0, 0])
     panel = np.rint(255 * np.array(to_rgb(figure.style.panel)))
     assert np.array_equal(found[8.0, 2.0], panel)

@@ -15,6 +15,7 @@ from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
 from napari.layers import Labels, Points, Shapes
 from napari.layers.labels._labels_utils import get_contours
+from napari.layers.utils._link_layers import get_linked_layers
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.ids import read_ids
@@ -112,8 +113,8 @@ def test_new_colors_and_marks_replace_the_old_ones() -> None:
     np.testing.assert_array_equal(shown(viewer, link.layer), wanted(IMAGE, SEEN))
     for row in (0, 1):
         link.highlight(np.array([row]))
-    assert link.marks.layer is not None
-    np.testing.assert_array_equal(link.marks.layer.data > 0, IDS[1] == IMAGE)
+    assert link.marks is not None
+    np.testing.assert_array_equal(link.marks.data > 0, IDS[1] == IMAGE)
     link.close()
     np.testing.assert_array_equal(link.layer.data, IMAGE)
 
@@ -157,6 +158,31 @@ def test_images_of_any_kind(make: Callable[[], Labels]) -> None:
     yellow_and_cyan = {20: "#ffff00", 4: "#ffff00", 55: "#00ffff"}
     np.testing.assert_array_equal(shown(viewer, layer), wanted(data, yellow_and_cyan))
     assert [drawn.name for drawn in viewer.layers if is_drawn(drawn)] == [f"{layer.name} · split"]
+
+
+@pytest.mark.parametrize("make", [lambda: Labels(IMAGE), pyramid], ids=["2-D", "multiscale"])
+def test_colors_and_outlines_follow_the_layer_when_it_is_moved(make: Callable[[], Labels]) -> None:
+    viewer, layer = ViewerModel(), make()
+    link = link_to(viewer, layer)
+    for codes, rows in ((CODES, [0, 1]), (CODES[::-1], [1])):
+        link.color("label", codes, COLORS)
+        link.highlight(np.array(rows))
+        for change in (
+            {"scale": (2, 3), "translate": (30, 0)},
+            {"rotate": 20, "shear": [0.5]},
+            {"affine": [[0, 3, 7], [2, 0, -9], [0, 0, 1]], "units": ("um", "um")},
+        ):
+            for name, value in change.items():
+                setattr(layer, name, value)
+            assert len(viewer.layers) == 3
+            for drawn in viewer.layers:
+                for pixel in ([0, 0], [1, 2]):
+                    np.testing.assert_allclose(
+                        drawn.data_to_world(pixel), layer.data_to_world(pixel)
+                    )
+        layer.scale = (1, 1)
+    link.close()
+    assert get_linked_layers(layer) == set()
 
 
 # -- undone --------------------------------------------------------------------------------------
@@ -303,6 +329,20 @@ def test_outlines_equal_those_of_napari_and_are_thin_on_small_cells(side: int, w
         # A rim of one pixel inside is seen where the outline is as bright as the image.
         rims = get_contours(marked, width + 1, 0) - get_contours(marked, width, 0)
         np.testing.assert_array_equal(drawn == 2, rims)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_selected_cells_that_touch_each_other_have_their_own_outlines(sign: int) -> None:
+    image = sign * np.kron(np.arange(1, 26).reshape(5, 5), np.ones((20, 20), dtype=int))
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(image), sign * np.arange(1, 26))
+    link.highlight(np.arange(25))
+    drawn = viewer.layers[HIGHLIGHT].data
+    for cell in sign * np.arange(1, 26):
+        alone = (image == cell).astype(np.uint8)
+        outline, with_rim = (get_contours(alone, width, 0) for width in (2, 3))
+        np.testing.assert_array_equal((drawn == 1)[image == cell], outline[image == cell])
+        np.testing.assert_array_equal((drawn > 0)[image == cell], with_rim[image == cell])
 
 
 def test_napari_draws_the_outlines_in_three_dimensions() -> None:

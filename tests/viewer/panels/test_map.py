@@ -100,7 +100,7 @@ def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
     return {
         tuple(point): f"#{bytes(color).hex()}"
         for cells in shown
-        for point, color in zip(cells.points, cells.colors, strict=True)
+        for point, color in zip(cells.points, cells.palette[0][cells.codes], strict=True)
     }
 
 

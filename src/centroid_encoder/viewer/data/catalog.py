@@ -14,6 +14,7 @@ import pandas as pd
 from anndata import AnnData
 from napari.components import LayerList
 from napari.layers import Image, Labels, Layer
+from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
@@ -25,8 +26,8 @@ from centroid_encoder.viewer.data.columns import (
     images_by_name,
 )
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
-from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
-from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_tables, is_drawn
+from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit
+from centroid_encoder.viewer.data.tables import NOT_SHOWN, Table, find_tables, is_drawn
 
 
 class Catalog:
@@ -134,14 +135,9 @@ class Catalog:
         self.refresh()
         return next(table for table in self.tables if table.adata is adata)
 
-    def is_opened(self, table: Table) -> bool:
-        """Return whether a table was added by `add`, so that it can be closed."""
-        return any(place.adata is table.adata for place in self._opened)
-
     def close(self, table: Table | None) -> None:
-        """Remove an opened table from the list, unless a layer also holds it."""
-        adata = None if table is None else table.adata
-        self._opened = [place for place in self._opened if place.adata is not adata]
+        """Remove a table that was added from the list, unless a layer also holds it."""
+        self._opened = [x for x in self._opened if table is None or x.adata is not table.adata]
         self.refresh()
 
     def refresh(self) -> None:
@@ -168,28 +164,29 @@ class Catalog:
         self.join_again()
 
     @property
-    def _choices(self) -> Choices:
-        return Choices() if self.table is None else self.table.choices
+    def _chosen(self) -> Table:
+        assert self.table is not None
+        return self.table
 
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table; with None, no layer shows it."""
         if layer is None:
-            self._choices.declined = True
+            self._chosen.declined = True
             self.join_again()
         else:
-            image = self._choices.images.pop(layer, NOT_SHOWN)
+            image = self._chosen.images.pop(layer, NOT_SHOWN)
             by_name = self._images_by_name().get(layer)
             self.show_image(by_name if image is NOT_SHOWN else image, layer)
 
     def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
         """Choose the column of ids for all layers; without a column, the catalog guesses it."""
-        self._choices.ids = (id_column, shift) if id_column else None
+        self._chosen.ids = (id_column, shift) if id_column else None
         self.join_again()
 
     def choose_image_column(self, column: str) -> None:
         """Choose the column that holds the image of each cell, or `ONE_IMAGE`."""
-        self._choices.image_column = column
-        self._choices.images.clear()
+        self._chosen.image_column = column
+        self._chosen.images.clear()
         self.join_again()
 
     def show_image(self, value: object, layer: Layer | None) -> None:
@@ -197,8 +194,8 @@ class Catalog:
 
         A `value` of None stands for all images.
         """
-        images = self._choices.images
-        self._choices.declined = False
+        images = self._chosen.images
+        self._chosen.declined = False
         for link in self._links:
             if str(link.image) == str(value) or (link.image is None and layer is not None):
                 images[link.layer] = NOT_SHOWN
@@ -258,19 +255,19 @@ class Catalog:
 
     def _find_links(self) -> list[Link]:
         """Return the links that the user chose, else those found by names, else by ids."""
-        table, choices, column = self.table, self._choices, self.image_column
-        if table is None or choices.declined:
+        table, column = self.table, self.image_column
+        if table is None or table.declined:
             return []
-        columns = id_columns(table, column) if choices.ids is None else []
+        columns = id_columns(table, column) if table.ids is None else []
 
         def link(layer: CellLayer, image: object = None) -> Link:
-            ids = choices.ids or (id_column(table, layer, columns), 0)
+            ids = table.ids or (id_column(table, layer, columns), 0)
             return Link(table, image, layer, *ids, column)
 
-        chosen = list(choices.images)
+        chosen = list(table.images)
         # If the user chose two layers for an image, the later choice counts.
         layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
-        shown = self._images_by_name() | dict(choices.images)
+        shown = self._images_by_name() | dict(table.images)
         found: dict[str, Link] = {}
         for layer in layers:
             image = shown.get(layer, NOT_SHOWN)
@@ -283,7 +280,7 @@ class Catalog:
         best = self._best_layer([link(layer) for layer in layers])
         if best is not None and not self.reading:
             # Keep this layer when its labels change.
-            choices.images[best.layer] = None
+            table.images[best.layer] = None
         return [] if best is None else [best]
 
     def _best_layer(self, links: list[Link]) -> Link | None:
@@ -310,10 +307,10 @@ class Catalog:
     @property
     def image_column(self) -> str | None:
         """Column that holds the image of each cell; None if all cells are in one image."""
-        if self.table is None or self._choices.image_column == ONE_IMAGE:
+        if self.table is None or self.table.image_column == ONE_IMAGE:
             return None
         declared = self.table.declared.get("region_key")
-        return image_column(self.table.adata.obs, self._choices.image_column or declared)
+        return image_column(self.table.adata.obs, self.table.image_column or declared)
 
     def _image_of_cells(self) -> pd.Series | None:
         column = self.image_column
@@ -324,9 +321,25 @@ class Catalog:
         return {} if images is None else images_by_name(self.layers, images.dropna().unique())
 
     def images(self) -> list[TableImage]:
-        """Return the images of the table with the layers that show them; empty for one image."""
-        images = self._image_of_cells()
-        return [] if images is None else table_images(images, self.joins, self.faults)
+        """Return the images of the table with the layers that show them; empty for one image.
+
+        They are in the order of the categories, or else by name and number: 2 before 10.
+        """
+        column = self._image_of_cells()
+        if column is None:
+            return []
+        counts = column.value_counts(sort=False)
+        values: list[object] = list(counts.index[counts > 0])
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            values = natsorted(values, key=str)
+        links = {str(link.image): link for link in [*self.faults, *self.joins]}
+        images = []
+        for value in [*([None] if str(None) in links else []), *values]:
+            n_cells = int(counts.sum() if value is None else counts[value])
+            link = links.get(str(value))
+            shown = () if link is None else (link, self.joins.get(link), self.faults.get(link, ""))
+            images.append(TableImage(value, n_cells, *shown))
+        return images
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
         """Return why no layer shows any of these cells; empty if one does, or without cells."""
@@ -347,7 +360,7 @@ class Catalog:
         if self.table is None or self.joins or self.faults:
             return ""
         cells = f"{self.table.adata.n_obs:,} cells"
-        if self._choices.declined:
+        if self.table.declined:
             return f"{cells}; shown in no layer."
         if self.reading:
             return f"{cells}; reading the labels of {self.reading[0].name} …"

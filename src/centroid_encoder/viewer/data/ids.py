@@ -31,8 +31,8 @@ class LayerIds:
     """Kind of the cells: ``"label"``, ``"point"`` or ``"shape"``."""
     ids: NDArray[np.int64]
     """The labels, or the indices of the points or shapes, in ascending order."""
-    centers: NDArray[np.floating] | None = None
-    """(n_ids, ndim) centers of labels in pixels, NaN for labels without a sampled pixel."""
+    centers: NDArray[np.floating]
+    """(n_ids, ndim) centers in pixels, NaN for labels without a sampled pixel."""
     step: int = 1
     """Only every `step`-th pixel was sampled for the centers."""
 
@@ -52,8 +52,10 @@ def read_ids(layer: CellLayer) -> LayerIds:
     """Read the ids of a layer."""
     if isinstance(layer, Labels):
         return label_ids(pixels(layer))
-    item = "point" if isinstance(layer, Points) else "shape"
-    return LayerIds(item, np.arange(len(layer.data)))
+    if isinstance(layer, Points):
+        return LayerIds("point", np.arange(len(layer.data)), layer.data)
+    centers = np.reshape([vertices.mean(axis=0) for vertices in layer.data], (-1, layer.ndim))
+    return LayerIds("shape", np.arange(len(layer.data)), centers)
 
 
 def label_ids(image: Any) -> LayerIds:
@@ -71,11 +73,8 @@ def label_ids(image: Any) -> LayerIds:
     if values.dtype == np.uint64 and len(values) and values[-1] > np.iinfo(np.int64).max:
         raise ValueError(f"the label {values[-1]} is too large; labels must be below 2**63")
     ids, part = values[values != 0].astype(np.int64), part.astype(np.int64)
-    centers = np.empty((len(ids), part.ndim))
-    if len(ids):
-        grid = np.ogrid[tuple(map(slice, part.shape))]
-        with np.errstate(invalid="ignore"):
-            places = [ndimage.mean(np.broadcast_to(axis, part.shape), part, ids) for axis in grid]
-        centers = np.stack(places, axis=1)
-        centers[:, -2:] *= step
+    with np.errstate(invalid="ignore"):
+        found = ndimage.center_of_mass(np.broadcast_to(1, part.shape), part, ids)
+    centers = np.reshape(np.array(found, dtype=float), (len(ids), part.ndim))
+    centers[:, -2:] *= step
     return LayerIds("label", ids, centers, step)

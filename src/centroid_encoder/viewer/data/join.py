@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -50,17 +48,6 @@ class Link:
         name = OBS_NAMES if self.id_column == OBS_NAMES else f"obs[{self.id_column!r}]"
         return f"{name} {self.shift:+}" if self.shift else name
 
-    def rows(self) -> NDArray[np.intp]:
-        """Return the rows of the table that are cells of the image."""
-        obs = self.table.adata.obs
-        if self.image is None:
-            return np.arange(len(obs))
-        if self.image_column not in obs:
-            raise ValueError(f"obs has no column {self.image_column!r}; choose another one")
-        codes, values = pd.factorize(obs[self.image_column])
-        wanted = [str(value) == str(self.image) for value in values]
-        return np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
-
     def make(self, of: LayerIds) -> Join:
         """Match the rows of the table with the labels, points or shapes of the layer.
 
@@ -74,7 +61,14 @@ class Link:
         ValueError
             If there is no column of ids, if a value is no id, or if an id is not unique.
         """
-        n_obs, rows = self.table.adata.n_obs, self.rows()
+        obs = self.table.adata.obs
+        n_obs, rows = len(obs), np.arange(len(obs))
+        if self.image is not None:
+            if self.image_column not in obs:
+                raise ValueError(f"obs has no column {self.image_column!r}; choose another one")
+            codes, values = pd.factorize(obs[self.image_column])
+            wanted = [str(value) == str(self.image) for value in values]
+            rows = np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
         found = _find(self, of, rows)
         joined = np.zeros(n_obs, dtype=bool)
         joined[rows] = found >= 0
@@ -111,6 +105,10 @@ class Join:
     def n_unmatched_ids(self) -> int:
         """Number of ids in the layer that no row has."""
         return int((self._row < 0).sum())
+
+    def centers(self, rows: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Return the (n, ndim) centers of joined rows in pixels of the layer, or NaN."""
+        return self.of.centers[np.searchsorted(self.of.ids, self.ids[rows])]
 
     def is_like(self, other: Join) -> bool:
         """Return whether another join has the same pairs and the same pixels."""
@@ -211,8 +209,7 @@ def find_misfit(link: Link, join: Join) -> Misfit | None:
     axes do not matter.
     """
     where, places = coordinates(link.table.adata) or ("", None)
-    share = _share_at_labels(join, places)
-    if join.of.centers is None or (share or 0) >= 0.5:
+    if join.of.item != "label" or ((share := _share_at_labels(join, places)) or 0) >= 0.5:
         return None
     text = (
         f"The positions in {where} contradict these ids: only {100 * (share or 0):.0f} % of the "
@@ -244,10 +241,9 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
     None if fewer than `MIN_COMPARED` cells have a position and a center.
     """
     centers = join.of.centers
-    if centers is None or positions is None or positions.shape[1] != centers.shape[1]:
+    if positions is None or positions.shape[1] != centers.shape[1]:
         return None
-    places = positions[join.joined]
-    labels = centers[np.searchsorted(join.of.ids, join.ids[join.joined])]
+    places, labels = positions[join.joined], join.centers(np.flatnonzero(join.joined))
     rows = np.flatnonzero(np.isfinite(np.hstack([places, labels])).all(axis=1))
     if len(rows) < MIN_COMPARED:
         return None
@@ -285,25 +281,3 @@ class TableImage:
     def name(self) -> str:
         """Name of the image in the table."""
         return "all images" if self.value is None else str(self.value)
-
-
-def table_images(
-    column: pd.Series, joins: Mapping[Link, Join], faults: Mapping[Link, Exception]
-) -> list[TableImage]:
-    """Return the images of a column, in the order of its categories or else by name."""
-    counts = column.value_counts(sort=False)
-    values: list[object] = list(counts.index[counts > 0])
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        values.sort(key=_natural)
-    links = {str(link.image): link for link in [*faults, *joins]}
-    images = []
-    for value in [*([None] if str(None) in links else []), *values]:
-        n_cells, link = int(counts.sum() if value is None else counts[value]), links.get(str(value))
-        shown = () if link is None else (link, joins.get(link), str(faults.get(link, "")))
-        images.append(TableImage(value, n_cells, *shown))
-    return images
-
-
-def _natural(value: object) -> list[object]:
-    """Return a key that sorts names by the numbers in them: 2 before 10."""
-    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", str(value))]

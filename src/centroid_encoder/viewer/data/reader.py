@@ -47,7 +47,11 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     has the names of the cells, ``metadata["adata"]`` the AnnData, and ``metadata["path"]`` its
     file. Raises a ValueError if there are no coordinates.
     """
-    places = _places(adata)
+    place = coordinates(adata)
+    found = (numbers(value) for value in adata.obsm.values())
+    # The second axis of an embedding points up in a plot and down in napari.
+    flat = (one[:, ::-1] * [-1, 1] for one in found if one is not None and one.shape[1] == 2)
+    places = place[1] if place is not None else next(flat, None)
     if places is None:
         raise ValueError(
             f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
@@ -65,18 +69,6 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
         "border_width": 0,
     }
     return points, options, "points"
-
-
-def _places(adata: AnnData) -> NDArray[np.floating] | None:
-    """Return (n_obs, 2 or 3) coordinates in napari's order of axes, or None."""
-    place = coordinates(adata)
-    if place is not None:
-        return place[1]
-    for embedding in map(numbers, adata.obsm.values()):
-        if embedding is not None and embedding.shape[1] == 2:
-            # The second axis points up in a plot and down in napari.
-            return embedding[:, ::-1] * [-1, 1]
-    return None
 
 
 def _point_size(points: NDArray[np.floating]) -> float:

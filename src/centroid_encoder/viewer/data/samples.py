@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import anndata as ad
 import numpy as np
 import pandas as pd
 import scanpy as sc
 from npe2.types import FullLayerData
-from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.reader import points_layer
 
@@ -61,14 +59,6 @@ def tissue() -> list[FullLayerData]:
             "visible": channel != "Ki67",
         }
         layers.append((image, options | place, "image"))
-    # Nuclei are translucent, so that the image is visible below them.
-    nuclei = {"name": "nuclei", "opacity": 0.4, "metadata": {"adata": _table_of(section)}}
-    layers.append((section["labels"].astype(np.int32), nuclei | place, "labels"))
-    return layers
-
-
-def _table_of(section: dict[str, NDArray[Any]]) -> ad.AnnData:
-    """Return the cells of the section with their features, joined to the nuclei."""
     ids, types = section["cell_id"], section["types"].tolist()
     obs = pd.DataFrame(
         {
@@ -82,4 +72,8 @@ def _table_of(section: dict[str, NDArray[Any]]) -> ad.AnnData:
     var = pd.DataFrame(index=section["features"].tolist())
     link = {"region": "nuclei", "region_key": "region", "instance_key": "cell_id"}
     parts = {"obsm": {"spatial": section["spatial"]}, "uns": {"spatialdata_attrs": link}}
-    return ad.AnnData(section["X"], obs=obs, var=var, **parts)
+    adata = ad.AnnData(section["X"], obs=obs, var=var, **parts)
+    # Nuclei are translucent, so that the image is visible below them.
+    nuclei = {"name": "nuclei", "opacity": 0.4, "metadata": {"adata": adata}}
+    layers.append((section["labels"].astype(np.int32), nuclei | place, "labels"))
+    return layers

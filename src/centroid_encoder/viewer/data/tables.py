@@ -29,19 +29,6 @@ WITH_POSITIONS = "with positions"
 """Key in ``obsm`` of all numbers among a layer's features, including positions."""
 
 
-@dataclass
-class Choices:
-    """The choices of the user for one table; the catalog guesses all others."""
-
-    ids: tuple[str, int] | None = None
-    """Column of ids, and the number that is added to them."""
-    image_column: str | None = None
-    images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
-    """Image that each layer shows: None for all images, or `NOT_SHOWN`; the latest comes last."""
-    declined: bool = False
-    """Whether the user chose that no layer shows the table."""
-
-
 @dataclass(eq=False, repr=False)
 class Table:
     """A table of cells and the place where it was found.
@@ -63,7 +50,14 @@ class Table:
     """SpatialData object that contains it."""
     table_name: str | None = None
     """Its name in the SpatialData object."""
-    choices: Choices = field(default_factory=Choices)
+    ids: tuple[str, int] | None = None
+    """Column of ids that the user chose, and the number that is added to them."""
+    image_column: str | None = None
+    """Column of images that the user chose, or `ONE_IMAGE`."""
+    images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
+    """Image that each layer shows: None for all images, or `NOT_SHOWN`; the latest comes last."""
+    declined: bool = False
+    """Whether the user chose that no layer shows the table."""
     _features: pd.DataFrame | None = None
     _columns: tuple[Any, ...] = ()
 
@@ -83,15 +77,12 @@ class Table:
         self._features, self._columns = features, tuple(features.columns)
 
 
-def find_tables(
-    layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
-) -> list[Table]:
+def find_tables(layers: Iterable[Layer], opened: list[Table], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the opened tables, in the order of `Origin`.
 
     An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object.
     """
-    known = list(known)
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
     places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]
@@ -136,7 +127,7 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer) and measured(features := layer.features):
+    if isinstance(layer, CellLayer) and measured(features := layer.features)[0]:
         same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
         of_labels = isinstance(layer, Labels)
         adata = same.adata if same else features_to_anndata(features, of_labels=of_labels)
@@ -145,25 +136,18 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield table
 
 
-def measured(features: pd.DataFrame) -> list[Any]:
-    """Return the columns to learn from: numbers except ids, results and positions.
+def measured(features: pd.DataFrame) -> tuple[list[Any], list[Any]]:
+    """Return the columns to learn from, and the same with those of positions.
 
-    If there are only positions, they are returned.
+    They are the numbers except ids and results of earlier trainings. If there are only positions,
+    they are returned twice.
     """
-    numbers = _numbers(features)
-    return [name for name in numbers if axis(name) is None] or numbers
-
-
-def _numbers(features: pd.DataFrame) -> list[Any]:
-    """Return the columns of numbers except ids and results of earlier trainings."""
     n, keys = len(features.columns), keys_in(features.columns)
     results = {f"{_axis(key)}{i}" for key in keys for i in range(1, n + 1)}
     others = results.union(named(features, ID_NAMES))
-    return [
-        name
-        for name, dtype in features.dtypes.items()
-        if dtype.kind in "iuf" and str(name) not in others
-    ]
+    of_numbers = [name for name, dtype in features.dtypes.items() if dtype.kind in "iuf"]
+    numbers = [name for name in of_numbers if str(name) not in others]
+    return [name for name in numbers if axis(name) is None] or numbers, numbers
 
 
 def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
@@ -174,7 +158,7 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     of a Labels layer have no ids, ``obs["index"]`` follows napari's rule: the first row is label
     0, the second label 1, and so on.
     """
-    names, numbers = measured(features), _numbers(features)
+    names, numbers = measured(features)
     obs = {
         str(name): _categorical(column)
         for name, column in features.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from napari.layers import Image, Labels, Layer, Points, Shapes
+from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
@@ -82,18 +82,27 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
     """(n, ndim) vertices of a cell, in pixels of its layer, in the plane of its center."""
     angles = np.linspace(0, 2 * np.pi, 49)[:, None]
     if isinstance(layer, Labels):
-        return _label_outline(layer, join, item)
+        mask, low = label_window(layer, join, item)
+        found = np.argwhere(mask)
+        if not len(found):
+            return None
+        # Choose the plane with pixels of the cell that is nearest to its center.
+        planes = found[:, :-2]
+        plane = planes[np.abs(planes - planes.mean(axis=0)).sum(axis=1).argmin()]
+        framed = np.pad(mask[tuple(plane)], 1).astype(np.float64)
+        contours = find_contours(framed, 0.5)  # type: ignore[no-untyped-call]
+        longest = max(contours, key=len) - 1
+        return np.asarray(np.hstack([np.tile(plane, (len(longest), 1)), longest]) + low)
     if item >= len(layer.data):
         return None
-    if isinstance(layer, Points):
-        vertices = np.tile(np.asarray(layer.data[item], dtype=np.float64), (len(angles), 1))
-        vertices[:, -2:] += layer.size[item] / 2 * np.hstack([np.sin(angles), np.cos(angles)])
-        return vertices
     vertices = np.asarray(layer.data[item], dtype=np.float64)
-    if isinstance(layer, Shapes) and str(layer.shape_type[item]) == "ellipse":
+    if isinstance(layer, Points):
+        center, (a, b) = vertices, layer.size[item] / 2 * np.eye(layer.ndim)[-2:]
+    elif str(layer.shape_type[item]) == "ellipse":
         center, (a, b) = vertices.mean(axis=0), np.diff(vertices[:3], axis=0) / 2
-        return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
-    return vertices
+    else:
+        return vertices
+    return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
 
 
 def label_window(
@@ -103,42 +112,22 @@ def label_window(
 
     Pixels are read near the center of the label, and farther off until it ends.
     """
-    image, known = pixels(layer), join.of
+    image = pixels(layer)
     shape = np.array(image.shape)
-    center, half = shape / 2, int(shape.max())
-    at = int(np.searchsorted(known.ids, item))
-    if known.centers is not None and np.isfinite(known.centers[at]).all():
-        center, half = known.centers[at], FIRST_WINDOW
+    center, half = join.of.centers[np.searchsorted(join.of.ids, item)], FIRST_WINDOW
+    if not np.isfinite(center).all():
+        center, half = shape / 2, int(shape.max())
     while True:
         low = np.maximum(center.astype(int) - half, 0)
         high = np.minimum(center.astype(int) + half + 1, shape)
         mask = np.asarray(image[tuple(map(slice, low, high))]) == item
         found = np.argwhere(mask)
         # At a border of the window inside the image, the label may continue.
-        ends = (found.min(axis=0) == 0) & (low > 0) if len(found) else low > 0
-        ends |= (
-            (found.max(axis=0) == high - low - 1) & (high < shape) if len(found) else high < shape
-        )
-        if not ends.any():
+        first, last = low * 0, high - low - 1
+        at_ends = (found[:, None] == [first, last]).any(axis=0) if len(found) else True
+        if not (at_ends & np.array([low > 0, high < shape])).any():
             return mask, low
         half *= 2
-
-
-def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] | None:
-    """Outline of a label in the plane of its center."""
-    mask, low = label_window(layer, join, item)
-    found = np.argwhere(mask)
-    if not len(found):
-        return None
-    # Choose the plane with pixels of the cell that is nearest to its center.
-    planes = found[:, :-2]
-    nearest = np.abs(planes - planes.mean(axis=0)).sum(axis=1).argmin() if planes.size else 0
-    plane = tuple(planes[nearest])
-    framed = np.pad(mask[plane], 1).astype(np.float64)
-    contours = find_contours(framed, 0.5)  # type: ignore[no-untyped-call]
-    longest = max(contours, key=len) - 1
-    before = np.tile(np.asarray(plane, dtype=np.float64), (len(longest), 1))
-    return np.asarray(np.hstack([before, longest]) + low)
 
 
 def to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -44,12 +44,8 @@ class Dots(PanelArtist):
         self.size = 2.0
         self.points: NDArray[np.floating] = np.empty((0, 2))
         self.codes = np.empty(0, dtype=np.intp)
-        self._colors = np.zeros((2, 1, 3), dtype=np.uint8)
-
-    @property
-    def colors(self) -> NDArray[np.uint8]:
-        """(n, 3) fill colour of each point."""
-        return np.asarray(self._colors[0][self.codes])
+        self.palette = np.zeros((2, 1, 3), dtype=np.uint8)
+        """Fills and edges in red, green and blue."""
 
     def set_content(
         self,
@@ -62,7 +58,7 @@ class Dots(PanelArtist):
         """Replace the points, their size, and the colours to which `codes` refer."""
         self.points, self.codes, self.size = points, codes, size
         colors = [[to_rgb(color) for color in kind] for kind in (fills, edges)]
-        self._colors = np.rint(255 * np.array(colors)).astype(np.uint8)
+        self.palette = np.rint(255 * np.array(colors)).astype(np.uint8)
 
     def draw(self, renderer: Any) -> None:
         """Stamp the points into an image and draw it."""
@@ -93,7 +89,7 @@ class Dots(PanelArtist):
         is_edge = (distances > (size - 1) / 2 - dpi / 96) | (size <= EDGE * dpi / 96)
         opacity = np.rint(255 * np.clip(size / 2 + 0.7 - distances, 0, 1)).astype(np.uint8)
         image = np.zeros((len(uppermost), 4), dtype=np.uint8)
-        image[painted, :3] = self._colors[is_edge[place].astype(np.intp), codes[point - 1]]
+        image[painted, :3] = self.palette[is_edge[place].astype(np.intp), codes[point - 1]]
         image[painted, 3] = opacity[place]
         image = image.reshape(*shape, 4)[size:-size, size:-size]
         gc = renderer.new_gc()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Literal
 
@@ -48,20 +50,24 @@ class Colors:
     """One line of HTML that explains the colours."""
 
 
-def offered(session: Session) -> list[str]:
-    """Return the names of the colourings for which the table has results."""
-    result, adata, key = session.drawn, session.adata, session.key
-    if adata is None or session.drawn_adata is None:
-        return [LABEL]
-    names, of_map = [LABEL], session.drawn_adata.obs
+def offered(session: Session) -> dict[str, Callable[[], Colors]]:
+    """Return the functions that colour cells by labels and by the results that the table has."""
+    adata, of_map, result = session.adata, session.drawn_adata, session.drawn
+    found: dict[str, Callable[[], Colors]] = {LABEL: partial(_labels, session)}
+    if adata is None or of_map is None:
+        return found
     if result is not None:
-        names += [PREDICTED] if result.is_query else [PREDICTED, MISPLACED]
+        found[PREDICTED] = partial(_predicted, of_map, result)
+        if not result.is_query:
+            found[MISPLACED] = partial(_misplaced, result, session)
         for name in (CONFIDENCE, NOVELTY):
-            column = obs_key(result.key, name)
+            shares = of_map.obs.get(obs_key(result.key, name))
             # The column is empty if the map has too few cells to estimate it.
-            if column in of_map and of_map[column].notna().any():
-                names.append(name)
-    return names if StoredCrossValidation.read(adata, key) is None else [*names, OUT_OF_FOLD]
+            if shares is not None and shares.notna().any():
+                found[name] = partial(_shares, shares, reverse=name == CONFIDENCE)
+    if (stored := StoredCrossValidation.read(adata, session.key)) is not None:
+        found[OUT_OF_FOLD] = partial(_out_of_fold, adata, session.key, stored)
+    return found
 
 
 def color_cells(name: str, session: Session) -> Colors | None:
@@ -69,36 +75,23 @@ def color_cells(name: str, session: Session) -> Colors | None:
 
     Raises a KeyError if the result has not been computed or has been deleted.
     """
-    adata, result, key = session.adata, session.drawn, session.key
-    if adata is None or session.label_key is None:
+    if session.adata is None or session.label_key is None:
         return None
-    of_map = adata if session.drawn_adata is None else session.drawn_adata
-    if name == LABEL:
-        column = str(session.corrected(session.label_key))
-        of_label = label_colors(adata, column)
-        codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
-        palette = list(of_label.values())
-        if session.labeling is not None:
-            # The user who labels by hand needs to see cells without a label.
-            codes[codes < 0] = len(palette)
-            palette.append(FAINT)
-        return Colors(codes, palette, "")
-    if name not in offered(session):
-        raise KeyError(f"the results {key!r} have no {name}")
-    if name == OUT_OF_FOLD:
-        return _out_of_fold(adata, key)
-    assert result is not None
-    if name == CONFIDENCE:
-        shares = obs_column(of_map, obs_key(result.key, CONFIDENCE))
-        return _scaled(shares, 0, 1, reverse=True, note=" (1: sure of the predicted class)")
-    if name == NOVELTY:
-        shares = obs_column(of_map, obs_key(result.key, NOVELTY))
-        return _scaled(shares, 0, 1, note=" (1: unlike the training cells)")
-    if name == PREDICTED:
-        return _predicted(of_map, result)
-    is_misplaced = result.misplaced(session.misplaced_by).astype(np.intp)
-    meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
-    return Colors(np.where(result.embedded, is_misplaced, -1), [GREY, WRONG], meaning)
+    if (way := offered(session).get(name)) is None:
+        raise KeyError(f"the results {session.key!r} have no {name}")
+    return way()
+
+
+def _labels(session: Session) -> Colors:
+    adata, column = session.adata, str(session.corrected(session.label_key))
+    of_label = label_colors(adata, column)
+    codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
+    palette = list(of_label.values())
+    if session.labeling is not None:
+        # The user who labels by hand needs to see cells without a label.
+        codes[codes < 0] = len(palette)
+        palette.append(FAINT)
+    return Colors(codes, palette, "")
 
 
 def _predicted(adata: AnnData, result: Result) -> Colors:
@@ -110,10 +103,20 @@ def _predicted(adata: AnnData, result: Result) -> Colors:
     return Colors(codes, [*palette, GREY], f"class predicted by the map{more}")
 
 
-def _out_of_fold(adata: AnnData, key: str) -> Colors:
+def _misplaced(result: Result, session: Session) -> Colors:
+    codes = np.where(result.embedded, result.misplaced(session.misplaced_by), -1)
+    meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
+    return Colors(codes, [GREY, WRONG], meaning)
+
+
+def _shares(shares: pd.Series, *, reverse: bool) -> Colors:
+    note = "sure of the predicted class" if reverse else "unlike the training cells"
+    made = _scaled(shares, 0, 1, reverse=reverse)
+    return replace(made, meaning=f"{made.meaning} (1: {note})")
+
+
+def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
     """Colour cells by whether networks that have not seen them predict their label."""
-    stored = StoredCrossValidation.read(adata, key)
-    assert stored is not None
     own, found = (
         stored.classes.get_indexer(obs_column(adata, str(name)).astype(object))
         for name in (stored.label_key, obs_key(cv_key(key), "label"))
@@ -158,13 +161,7 @@ def color_values(adata: AnnData, name: str) -> Colors:
 
 
 def _scaled(
-    values: ArrayLike,
-    low: float,
-    high: float,
-    *,
-    colormap: str = "inferno",
-    reverse: bool = False,
-    note: str = "",
+    values: ArrayLike, low: float, high: float, *, colormap: str = "inferno", reverse: bool = False
 ) -> Colors:
     """Colour numbers from dark to bright, or the reverse; cells without a number are invisible."""
     shares = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1)
@@ -175,7 +172,7 @@ def _scaled(
     shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
-    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}{note}")
+    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}")
 
 
 def _short(value: float) -> str:

@@ -113,10 +113,6 @@ class MapFigure:
         self._named = named
         self.update()
 
-    def clear(self) -> None:
-        """Show an empty figure."""
-        self.show(Scene(), [])
-
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
         """Draw a scene with a colour for each class; keep the view if the limits are the same."""
         before, self.scene, self.colors = self.scene, scene, colors

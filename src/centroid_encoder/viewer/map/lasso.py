@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.path import Path
 from napari.components import ViewerModel
-from napari.layers import Labels, Points, Shapes
+from napari.layers import Shapes
 from napari.layers.base import ActionType
 from numpy.typing import NDArray
 from psygnal import Signal
@@ -30,6 +30,7 @@ class Lasso:
     def __init__(self, viewer: ViewerModel) -> None:
         self._viewer = viewer
         self._layer: Shapes | None = None
+        viewer.layers.events.removed.connect(self._on_removed)
 
     def start(self, over: CellLayer) -> None:
         """Let the user draw, in the pixels of the layer of the cells."""
@@ -48,19 +49,11 @@ class Lasso:
         layers.selection.active = layer
         layer.mode = "add_polygon_lasso"
         layer.events.data.connect(self._on_data)
-        layers.events.removed.connect(self._on_removed)
 
     def stop(self) -> None:
         """Remove the layer."""
-        layer, self._layer = self._layer, None
-        if layer is None:
-            return
-        layers = self._viewer.layers
-        layers.events.removed.disconnect(self._on_removed)
-        layer.events.data.disconnect(self._on_data)
-        if layer in layers:
-            layers.remove(layer)
-        self.stopped.emit()
+        if self._layer is not None:
+            self._viewer.layers.remove(self._layer)
 
     def clear(self) -> None:
         """Remove the lines that were drawn."""
@@ -75,7 +68,8 @@ class Lasso:
 
     def _on_removed(self, event: Any) -> None:
         if event.value is self._layer:
-            self.stop()
+            self._layer = None
+            self.stopped.emit()
 
 
 def rows_inside(
@@ -87,17 +81,8 @@ def rows_inside(
     others, the centers must be within half a pixel of the plane of the line.
     """
     rows = np.flatnonzero(join.joined)
-    ids = join.ids[rows]
-    if isinstance(layer, Labels):
-        if join.of.centers is None:
-            return rows[:0]
-        centers = join.of.centers[np.searchsorted(join.of.ids, ids)]
-    elif isinstance(layer, Points):
-        centers = layer.data[ids]
-    else:
-        centers = np.array([layer.data[i].mean(axis=0) for i in ids])
     matrix, offset = to_world(layer)
-    world = centers @ matrix.T + offset
+    world = join.centers(rows) @ matrix.T + offset
     # The axes of a layer are the last ones of the viewer.
     shown = [axis - line.shape[1] for axis in displayed]
     hidden = [axis for axis in range(-layer.ndim, 0) if axis not in shown]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Layer, Points, Shapes
+from napari.experimental import link_layers, unlink_layers
+from napari.layers import Image, Labels, Points, Shapes
 from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.theme import get_theme
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
-from scipy.ndimage import binary_erosion
+from scipy.ndimage import find_objects
 from skimage.util import map_array
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
@@ -31,6 +31,8 @@ SMALL_CELL = 12
 """Below this diameter in pixels of the image, an outline is one pixel wide."""
 MIN_OPACITY = 0.7
 """Least opacity of coloured labels, so that colours can be distinguished over an image."""
+LINKED = ("scale", "translate", "rotate", "shear", "affine", "units", "visible")
+"""Attributes that a layer has in common with those drawn above it, also after changes."""
 
 
 class LayerLink:
@@ -49,15 +51,16 @@ class LayerLink:
         self.viewer = viewer
         self.layer = layer
         self.join = join
-        self.classes = Drawing(viewer)
-        self.marks = Drawing(viewer)
+        self.classes: Labels | None = None
+        self.marks: Labels | None = None
+        self._shown: Any = None
+        """The colours of the cells; None if the layer has its own."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
         self._marking = False
-        self._callbacks = [
-            (viewer.events.theme, self._on_theme),
-            (viewer.layers.events, self._on_layers),
-            (layer.events.visible, self._on_visible),
+        self._callbacks: list[tuple[Any, Any]] = [
+            (viewer.events.theme, self._on_viewer),
+            (viewer.layers.events, self._on_viewer),
         ]
         if isinstance(layer, ItemLayer):
             self._callbacks.append((layer.selected_data.events.items_changed, self._on_selected))
@@ -66,10 +69,10 @@ class LayerLink:
 
     def close(self) -> None:
         """Restore the look of the layer, and disconnect from it."""
-        for event, callback in self._callbacks:
-            event.disconnect(callback)
         self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
+        for event, callback in self._callbacks:
+            event.disconnect(callback)
 
     def color(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Colour each cell.
@@ -77,49 +80,46 @@ class LayerLink:
         `name` says what the colours mean; `codes` are (n_obs,) indices into `colors`, −1 for
         invisible cells.
         """
-        if self.layer not in self.viewer.layers:
+        layer = self.layer
+        shown = name, codes.tobytes(), list(colors), len(layer.data)
+        if layer not in self.viewer.layers or shown == self._shown:
             return
-        if isinstance(self.layer, ItemLayer):
-            self._color_items(codes, colors)
-            return
-        # An opacity of 0 means that another widget colours the layer.
-        if self._before is None and self.layer.opacity:
-            self._before = self.layer.opacity
-        opacity = max(self._before or 0, MIN_OPACITY)
-        palette = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
-        name = f"{self.layer.name} · {name}"
-        self.classes.show(self._painted(codes + 1), name, palette, self.layer, opacity)
-        if self.layer.opacity:
-            self.layer.opacity = 0
+        if isinstance(layer, ItemLayer):
+            if self._shown is None:
+                mode = str(layer.face_color_mode)
+                self._before = mode, layer.face_color.copy(), layer.current_face_color
+            palette = np.array([*map(to_rgba, colors), TRANSPARENT])
+            face = np.zeros((len(layer.data), 4))
+            rows = self._present(np.flatnonzero(self.join.joined))
+            face[self.join.ids[rows]] = palette[codes[rows]]
+            layer.face_color = face
+        else:
+            if self._shown is None:
+                self._before = layer.opacity
+            of_value = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
+            title, opacity = f"{layer.name} · {name}", max(self._before, MIN_OPACITY)
+            painted = self._painted(codes + 1)
+            self.classes = self._draw(self.classes, painted, title, of_value, opacity=opacity)
+            layer.opacity = 0
+        self._shown = shown
 
     def uncolor(self) -> None:
         """Restore the colours of the layer."""
-        remove([self.classes])
-        before, self._before = self._before, None
-        if before is None:
+        if self._shown is None:
             return
+        self._shown = None
+        remove(self.viewer, [self.classes])
         if not isinstance(self.layer, ItemLayer):
             # Keep an opacity that the user has chosen since.
-            self.layer.opacity = self.layer.opacity or before
+            self.layer.opacity = self.layer.opacity or self._before
             return
-        mode, face, current = before
+        mode, face, current = self._before
         with self.layer.block_update_properties():
             self.layer.current_face_color = current
         n = min(len(face), len(self.layer.data))
         self.layer.face_color = np.concatenate([face[:n], self.layer.face_color[n:]])
         # Setting `face_color` has changed the mode; the layer has kept the old colour map.
         self.layer.face_color_mode = mode
-
-    def _color_items(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        layer = self.layer
-        if self._before is None:
-            face, current = layer.face_color.copy(), layer.current_face_color
-            self._before = str(layer.face_color_mode), face, current
-        palette = np.array([*map(to_rgba, colors), TRANSPARENT])
-        face = np.zeros((len(layer.data), 4))
-        rows = self._present(np.flatnonzero(self.join.joined))
-        face[self.join.ids[rows]] = palette[codes[rows]]
-        layer.face_color = face
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer instead of those marked before."""
@@ -130,14 +130,35 @@ class LayerLink:
             self._marking = False
             return
         if not len(rows) or self.layer not in self.viewer.layers:
-            remove([self.marks])
+            remove(self.viewer, [self.marks])
             return
         marked, contour = self._marked(rows), OUTLINE
         if isinstance(marked, np.ndarray) and marked.ndim == 2:
-            diameter = (np.count_nonzero(marked) / len(rows) * 4 / np.pi) ** 0.5
-            marked, contour = outlines(marked, OUTLINE if diameter >= SMALL_CELL else 1), 0
-        above = self.classes.layer or self.layer
-        self.marks.show(marked, HIGHLIGHT, self._outline_colors, above, contour=contour)
+            marked, contour = outlines(self.layer.data, marked, len(rows)), 0
+        colors = self._outline_colors
+        self.marks = self._draw(self.marks, marked, HIGHLIGHT, colors, contour=contour, opacity=1)
+
+    def _draw(
+        self, drawn: Labels | None, data: Any, name: str, colors: dict[int, Any], **look: float
+    ) -> Labels:
+        """Show data in a drawn layer, or else in a new one above the cells that looks like this."""
+        if drawn is not None:
+            drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
+            return drawn
+        same = {key: getattr(self.layer, key) for key in (*LINKED, "multiscale")}
+        same |= {"name": name, "colormap": _colormap(colors), "metadata": {DRAWN: True}}
+        drawn = Labels(data, **same)
+        link_layers([self.layer, drawn], LINKED)
+        layers = self.viewer.layers
+        # Inserting a layer selects it; restore the layers that the user has selected.
+        selection, active = set(layers.selection), layers.selection.active
+        layers.insert(layers.index(self.classes or self.layer) + 1, drawn)
+        layers.selection = selection
+        layers.selection.active = active
+        # Set after the insertion, since napari would otherwise compute outlines twice.
+        for key, value in look.items():
+            setattr(drawn, key, value)
+        return drawn
 
     @property
     def _outline_colors(self) -> dict[int, Any]:
@@ -145,8 +166,7 @@ class LayerLink:
 
         Outlines are black on a light canvas without an image, and otherwise white.
         """
-        layers = list(self.viewer.layers)
-        below = layers[: layers.index(self.layer)] if self.layer in layers else []
+        below = takewhile(lambda layer: layer is not self.layer, self.viewer.layers)
         over_image = any(isinstance(layer, Image) and layer.visible for layer in below)
         is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
         inks = ("white", "black") if over_image or is_dark else ("black", "white")
@@ -154,7 +174,8 @@ class LayerLink:
 
     def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
         """Move the camera to cells; if `steady`, keep the zoom if it shows them well."""
-        places, cell = self._places(self._present(rows))
+        rows = self._present(rows)
+        places, cell = self._places(rows) if len(rows) else (rows, 0)
         if not len(places):  # The user has erased the labels.
             return
         quantiles = np.percentile(places, (0, 50, 100), axis=0, method="nearest")
@@ -191,25 +212,24 @@ class LayerLink:
         row = -1 if value is None else int(self.join.rows(value))
         return None if row < 0 else row
 
-    def _on_selected(self, *_: Any) -> None:
+    def _on_selected(self, _: Any) -> None:
         if not self._marking:
             rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
             self.picked.emit(rows[rows >= 0])
 
-    def _on_visible(self, _: Any) -> None:
-        for layer in (self.classes.layer, self.marks.layer):
-            if layer is not None:
-                layer.visible = self.layer.visible
-
-    def _on_theme(self, _: Any) -> None:
-        self.marks.recolor(self._outline_colors)
-
-    def _on_layers(self, event: Any) -> None:
-        is_labels = not isinstance(self.layer, ItemLayer)
-        if event.type == "removed" and is_labels and self.classes.layer is None:
-            self.uncolor()
-        if event.type in ("inserted", "removed", "reordered", "visible"):
-            self._on_theme(event)
+    def _on_viewer(self, event: Any) -> None:
+        if event.type == "removed" and event.value in (self.classes, self.marks):
+            unlink_layers([event.value])
+            if event.value is self.marks:
+                self.marks = None
+            else:
+                self.classes = None
+                self.uncolor()  # The user may have deleted the colours.
+        is_seen = event.type in ("theme", "inserted", "removed", "reordered", "visible")
+        if self.marks is not None and is_seen:
+            colors = self._outline_colors
+            if tuple(self.marks.colormap.map(1)) != colors[1]:  # Each assignment redraws it.
+                self.marks.colormap = _colormap(colors)
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of the rows that are in the layer and that the user has not removed."""
@@ -248,106 +268,47 @@ class LayerLink:
 
     def _places(self, rows: NDArray[np.intp]) -> tuple[NDArray[Any], float]:
         """Return (n, ndim) places of cells and the diameter of one cell in pixels of the layer."""
+        ids, centers = self.join.ids[rows], self.join.centers(rows)
         if isinstance(self.layer, Points):
-            return self.layer.data[self.join.ids[rows]], float(np.median(self.layer.size))
+            return centers, float(np.median(self.layer.size))
         if isinstance(self.layer, Shapes):
-            polygons = [self.layer.data[i] for i in self.join.ids[rows]]
-            sizes = [np.ptp(polygon, axis=0).max() for polygon in polygons] or [0]
-            vertices = np.concatenate([*polygons, np.empty((0, self.layer.ndim))])
-            return vertices, float(np.median(sizes))
-        if len(rows) == 1:
-            mask, low = label_window(self.layer, self.join, int(self.join.ids[rows[0]]))
-            pixels = np.argwhere(mask) + low
-        else:
-            painted = self._marked(rows)
-            pixels = np.argwhere(np.asarray(painted[0] if self.layer.multiscale else painted))
-        return pixels, (len(pixels) / max(len(rows), 1)) ** (1 / pixels.shape[1])
+            return centers, float(
+                np.median([np.ptp(self.layer.data[i], axis=0).max() for i in ids])
+            )
+        mask, low = label_window(self.layer, self.join, int(ids[0]))
+        pixels = np.argwhere(mask) + low
+        known = centers[np.isfinite(centers).all(axis=1)]
+        places = np.concatenate([pixels, known]) if len(rows) > 1 else pixels
+        return places, len(pixels) ** (1 / self.layer.ndim)
 
 
-class Drawing:
-    """A Labels layer that the widget draws; it is in the viewer only while it shows something."""
-
-    def __init__(self, viewer: ViewerModel) -> None:
-        self.viewer = viewer
-        self._layer: Labels | None = None
-        self._colors: dict[int, Any] = {}
-
-    @property
-    def layer(self) -> Labels | None:
-        """The layer, or None if it is not in the viewer; the user can also remove it."""
-        return self._layer if self._layer in self.viewer.layers else None
-
-    def show(
-        self,
-        data: Any,
-        name: str,
-        colors: dict[int, Any],
-        above: Layer,
-        opacity: float = 1.0,
-        contour: int = 0,
-    ) -> None:
-        """Show data above a layer, or replace the data that are shown."""
-        if (layer := self.layer) is not None:
-            _replace(layer, data)
-            layer.name = name
-            if layer.contour != contour:
-                layer.contour = contour
-            self.recolor(colors)
-            return
-        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units", "visible")
-        options = {name: getattr(above, name) for name in same}
-        options |= {"colormap": _colormap(colors), "metadata": {DRAWN: True}}
-        self._colors = colors
-        self._layer = Labels(data, name=name, opacity=opacity, **options)
-        layers = self.viewer.layers
-        # Inserting a layer selects it; restore the layers that the user has selected.
-        selection, active = set(layers.selection), layers.selection.active
-        layers.insert(layers.index(above) + 1, self._layer)
-        layers.selection = selection
-        layers.selection.active = active
-        # Set after the insertion, since napari would otherwise compute the outlines twice.
-        self._layer.contour = contour
-
-    def recolor(self, colors: dict[int, Any]) -> None:
-        """Change the colours of the values in the image."""
-        # Each assignment redraws the layer.
-        if self.layer is not None and colors != self._colors:
-            self.layer.colormap, self._colors = _colormap(colors), colors
+def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
+    """Remove several drawn layers at once, since napari takes long for each removal."""
+    if shown := [layer for layer in drawn if layer is not None]:
+        with viewer.layers.batched_update():
+            for layer in shown:
+                viewer.layers.remove(layer)
 
 
-def _replace(layer: Labels, data: Any) -> None:
-    """Show other data in a layer; if they fit, write them into its array, which is faster."""
-    arrays = (layer.data, data)
-    same = all(type(array) is np.ndarray for array in arrays)
-    if same and (layer.data.shape, layer.data.dtype) == (data.shape, data.dtype):
-        np.copyto(layer.data, data)
-        layer.refresh(extent=False)
-    else:
-        layer.data = data
+def outlines(labels: NDArray[Any], marked: NDArray[np.uint8], n_cells: int) -> NDArray[np.uint8]:
+    """Return the outlines of the marked cells in a 2-D image of labels, and their inner rims.
 
-
-def remove(drawings: Iterable[Drawing]) -> None:
-    """Remove several drawings at once, since napari takes long for each removal."""
-    shown = [drawing for drawing in drawings if drawing.layer is not None]
-    together = shown[0].viewer.layers.batched_update() if len(shown) > 1 else nullcontext()
-    with together:
-        for drawing in shown:
-            drawing.viewer.layers.remove(drawing.layer)
-
-
-def outlines(marked: NDArray[np.integer], width: int) -> NDArray[np.integer]:
-    """Return the outlines of marked pixels in a 2-D image, and their inner rims.
-
-    The values are 1 for marked pixels within `width` of an unmarked one, 2 for the rim one pixel
-    farther inside, and 0 elsewhere. Napari's contours equal the pixels with value 1, but take much
-    longer.
+    The values are 1 within the width of an outline from other pixels or another cell, 2 for the rim
+    one pixel farther inside, and 0 elsewhere. Napari's contours equal the pixels with value 1, but
+    take much longer.
     """
     found = np.zeros_like(marked)
-    ends = [np.flatnonzero(marked.any(axis=axis))[[0, -1]] for axis in (1, 0)]
-    box = tuple(slice(max(first - 1, 0), last + 2) for first, last in ends)
-    part = marked[box] > 0
-    inside = binary_erosion(part, iterations=width, border_value=1)
-    found[box] = part.astype(marked.dtype) + inside - 2 * binary_erosion(inside, border_value=1)
+    diameter = (np.count_nonzero(marked) / n_cells * 4 / np.pi) ** 0.5
+    width = OUTLINE if diameter >= SMALL_CELL else 1
+    for y, x in find_objects(marked):
+        box = slice(max(y.start - 1, 0), y.stop + 1), slice(max(x.start - 1, 0), x.stop + 1)
+        cells = labels[box] * marked[box]
+        for value in (*[1] * width, 2):
+            around = np.pad(cells, 1, mode="edge")
+            sides = around[2:, 1:-1], around[:-2, 1:-1], around[1:-1, 2:], around[1:-1, :-2]
+            border = (cells != 0) & np.any([side != cells for side in sides], axis=0)
+            found[box][border] = value
+            cells = np.where(border, 0, cells)
     return found
 
 

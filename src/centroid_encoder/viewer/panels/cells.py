@@ -42,8 +42,7 @@ class CellsPanel(QWidget):
         super().__init__()
         self._session = session
         self._viewer = viewer
-        self._links: dict[LayerLink, object] = {}
-        """The links, and the colours that each layer shows; None if they are its own."""
+        self._links: list[LayerLink] = []
         self.color_box = Choice("Colour by", "Meaning of the colours in the map and in the layer")
         self.color_box.offer([(name, name) for name in (NO_COLORS, ANY_VALUES)], NO_COLORS)
         self.value_box: QComboBox = QSearchableComboBox()
@@ -102,14 +101,12 @@ class CellsPanel(QWidget):
         gone = [link for key, link in known.items() if key not in wanted]
         if not wanted:
             self._lasso.stop()
-        remove(link.marks for link in gone)
-        remove(link.classes for link in gone)
+        remove(self._viewer, [x for link in gone for x in (link.marks, link.classes)])
         for link in gone:
             link.close()
-        links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        self._links = links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
         for link in links:
             link.picked.connect(self._session.select, unique=True)
-        self._links = {link: self._links.get(link) for link in links}
         self.why.follow(bool(links))
         callbacks = self._viewer.mouse_drag_callbacks
         others = [callback for callback in callbacks if callback != self._on_press]
@@ -193,7 +190,8 @@ class CellsPanel(QWidget):
 
     def _on_selection(self, zoom: bool = False) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        remove(link.marks for link in self._links if not link.join.joined[chosen].any())
+        unmarked = [link.marks for link in self._links if not link.join.joined[chosen].any()]
+        remove(self._viewer, unmarked)
         for link in self._links:
             link.highlight(chosen)
         n = len(chosen)
@@ -256,16 +254,12 @@ class CellsPanel(QWidget):
         except (KeyError, ValueError) as error:
             self._session.say(error, "error")
         if colors is None:
-            remove(link.classes for link in self._links)
-            for link in self._links:
+            remove(self._viewer, [link.classes for link in self._links])
+        for link in self._links:
+            if colors is None:
                 link.uncolor()
-            self._links = dict.fromkeys(self._links)
-        else:
-            wanted = mode, colors.colors, colors.codes.tobytes()
-            for link, shown in self._links.items():
-                if shown != wanted:
-                    link.color(mode, colors.codes, colors.colors)
-                    self._links[link] = wanted
+            else:
+                link.color(mode, colors.codes, colors.colors)
         values = None if colors is None or own else (colors.codes, colors.colors)
         self._session.color_cells(values)
         self.color_text.say("" if colors is None else colors.meaning)

@@ -182,7 +182,7 @@ class DataPanel(QWidget):
         tables = [(table.name, table) for table in catalog.tables]
         self.table_box.offer(tables, table)
         self.table_box.setEnabled(bool(tables))
-        self.close_button.setEnabled(table is not None and catalog.is_opened(table))
+        self.close_button.setEnabled(table is not None and table.layer is None)
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([("none", None), *layers], catalog.layer)
         self.layer_box.setEnabled(table is not None)

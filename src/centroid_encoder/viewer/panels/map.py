@@ -174,7 +174,7 @@ class MapPanel(QWidget):
             self._draw_frame(*session.frame)
         elif adata is None or result is None:
             self._limits = None
-            self.canvas.map.clear()
+            self.canvas.map.show(Scene(), [])
             hint = NO_MAP if session.labeling is None else NO_DRAFT
             self._empty.setText(NO_TABLE if adata is None else hint)
             self._pages.setCurrentWidget(self._empty)
