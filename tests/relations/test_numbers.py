@@ -266,12 +266,13 @@ def test_cells_outside_ones_own_split_are_unused() -> None:
         ({"group_key": "t"}, "group_key has no effect with split_key"),
         ({"split_key": "missing"}, "obs has no column 'missing'"),
         ({"split_key": "t"}, "must hold True"),
-        ({"split_key": "all"}, "no cell of 'a', 'b', 'c' is a training cell"),
+        ({"split_key": "all"}, "no cell of 'a', 'b', 'c' is left for the training"),
+        ({"split_key": "none"}, "holds out no cell"),
     ],
 )
 def test_a_wrong_split_of_ones_own_is_an_error(options, words) -> None:
     X, y = blobs(60, 3, 0.8)
-    adata = table(X, t=np.array(list("abc"))[y], own=np.arange(60) % 5 == 0, all=True)
+    adata = table(X, t=np.array(list("abc"))[y], own=np.arange(60) % 5 == 0, all=True, none=False)
     with pytest.raises((ValueError, KeyError), match=words):
         ce.tl.centroid_encoder(adata, "t", **({"split_key": "own"} | options))
 

@@ -119,7 +119,7 @@ def centroid_encoder(
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
         with the same share of every class. The other cells are unused, and are placed like new
-        ones. Memory and time of the training then do not grow further. Default: 1,000,000, or
+        ones; their errors are those of cells of the same donors. Memory and time of the training then do not grow further. Default: 1,000,000, or
         ``max_samples`` of the `model`.
     model
         `CentroidEncoder` with other settings than the default. A copy of it is trained.
@@ -251,6 +251,9 @@ def _split(
             text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
             raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()
+        if not held_out.any():
+            text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 instead"
+            raise InputError(text, parameter="split_key")
     elif test_size and cells.groups is not None:
         held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
     elif test_size:
