@@ -119,8 +119,8 @@ def centroid_encoder(
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
         with the same share of every class. The other cells are unused, and are placed like new
-        ones; their errors are those of cells of the same donors. Memory and time of the training then do not grow further. Default: 1,000,000, or
-        ``max_samples`` of the `model`.
+        ones; their errors are those of new cells of the same donors. Memory and time of the
+        training then do not grow further. Default: 1,000,000, or ``max_samples`` of the `model`.
     model
         `CentroidEncoder` with other settings than the default. A copy of it is trained.
     key_added
