@@ -334,14 +334,11 @@ class CentroidEncoder(
         _check_no_anndata(X)
         check_consistent_length(X, y, groups)
         classes, codes = checks.classes_of(y)
-        names: Any = []
-        of_samples = None
-        if groups is not None:
-            of_samples, names = _group_codes(groups)
-            for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
-                if getattr(self, name) == value:
-                    text = f"groups has no effect with {name}={value!r}: one network is trained on "
-                    raise InputError(f"{text}all samples", "groups")
+        of_samples, names = _group_codes(groups)
+        for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
+            if groups is not None and getattr(self, name) == value:
+                text = f"groups has no effect with {name}={value!r}: one network is trained on all"
+                raise InputError(f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
         for text, category in done.outcome.notices:
             warnings.warn(text, category, stacklevel=3)
@@ -532,7 +529,7 @@ class CentroidEncoder(
             has missing values.
         """
         check_consistent_length(X, y, groups)
-        of_samples = None if groups is None else _group_codes(groups)[0]
+        of_samples, _ = _group_codes(groups)
         X, codes = self._labeled(X, y)
         if len(codes) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
@@ -689,7 +686,9 @@ class CentroidEncoder(
         return Z
 
 
-def _group_codes(groups: ArrayLike) -> tuple[Codes, Any]:
+def _group_codes(groups: ArrayLike | None) -> tuple[Codes | None, Any]:
+    if groups is None:
+        return None, None
     codes, names = pd.factorize(column_or_1d(groups))
     if (codes < 0).any():
         raise ValueError(f"groups has {(codes < 0).sum()} missing values")

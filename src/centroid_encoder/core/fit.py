@@ -64,8 +64,8 @@ class Fit:
     along: NDArray[np.float32]
     """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
-    calibrating: tuple[NDArray[np.float32], Codes] | None = None
-    """Distances to the classes of some `unseen` rows, and their classes; None without such rows."""
+    calibrating: tuple[NDArray[np.float32], Codes]
+    """Distances to the classes of some `unseen` rows, and their classes."""
     scored: tuple[Codes, NDArray[np.float64]] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
@@ -101,11 +101,9 @@ class Fit:
         `distances` and `codes` are the (n, K) distances to the classes and the (n,) classes of the
         held-out rows.
         """
-        weights = np.full(len(codes), HELD_OUT_WEIGHT)
-        if self.calibrating is not None:
-            known, of_known = self.calibrating
-            distances, codes = np.concatenate([distances, known]), np.append(codes, of_known)
-            weights = np.append(weights, np.ones(len(of_known)))
+        known, of_known = self.calibrating
+        weights = np.repeat([HELD_OUT_WEIGHT, 1.0], [len(codes), len(of_known)])
+        distances, codes = np.concatenate([distances, known]), np.append(codes, of_known)
         return Calibration.fit(distances, codes, self.map.calibration.offsets, weights)
 
     def novelty(self) -> NDArray[np.float32]:
@@ -272,7 +270,8 @@ def fit(
     offsets = tuple((-np.log(weights.astype(np.float64))).tolist())
     of_map = standardizer, network, targets, unknown_centers, axes, placer
     fitted = FittedMap(*of_map, Calibration(offsets=offsets))
-    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
+    nothing = np.empty((0, n_classes), np.float32), codes[:0]
+    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome, nothing)
     _complete(done, weights)
     chosen = done.trained
     if novelty and len(chosen) >= LEAST:

@@ -112,14 +112,13 @@ class FittedMap:
         ‖h(z) − c_j‖ in the standardised input space; the centroids have unit mean square. With
         Voronoi cells, `Layout.distances`.
         """
-        parts = [np.empty((0, len(self.centers)), np.float32)]
+        if self.placer is not None:
+            return self.placer.layout.distances(embedding)
+        found = np.empty((len(embedding), len(self.centers)), np.float32)
         for start in range(0, len(embedding), CHUNK):
-            part = embedding[start : start + CHUNK]
-            if self.placer is not None:
-                parts.append(self.placer.layout.distances(part))
-            else:
-                parts.append(self.targets.distances(self._decoded(part)).cpu().numpy())
-        return np.concatenate(parts)
+            part = slice(start, start + CHUNK)
+            found[part] = self.targets.distances(self._decoded(embedding[part])).cpu().numpy()
+        return found
 
     def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from centroid_encoder.core.features import Standardizer, principal_axes
-from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
+from centroid_encoder.core.matrix import Codes, Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import cross_validation_folds, representatives
 
@@ -36,7 +36,6 @@ EQUAL = 0.02  # scores with smaller differences count as equal
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Points = NDArray[np.floating]
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,12 @@ from sklearn.manifold import smacof
 from torch import Tensor
 
 from centroid_encoder.core.features import principal_axes
-from centroid_encoder.core.matrix import product
+from centroid_encoder.core.matrix import Codes, product
 
 Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Codes = NDArray[np.intp]
 
 SIZE = 0.3  # standard deviation of the scatter in the plane, where near classes are 1 apart
 # A gauge is 0 at the position of a class and 1 at the border of its cell (see `Layout`).

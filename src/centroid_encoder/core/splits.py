@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics.cluster import contingency_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
 from centroid_encoder.errors import InputError
@@ -42,26 +43,24 @@ def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> ND
     It is the best of many random choices. At least one group is held out, and no class loses all
     training samples if that can be avoided. There must be at least two groups.
     """
-    _, groups = np.unique(groups, return_inverse=True)
-    table = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.intp)
-    np.add.at(table, (groups, labels), 1)
+    table = contingency_matrix(groups, labels)
     totals = table.sum(axis=0)
     # A choice of several groups loses at least as many classes as the best single group.
-    n_lost = int(min(((row == totals) & (totals > 0)).sum() for row in table))
+    n_lost = (table == totals).sum(axis=1).min()
     rng = np.random.default_rng(seed)
-    best, best_deviation = groups[:0], np.inf
+    best, best_deviation = np.empty(0, dtype=np.intp), np.inf
     # All random choices together consider about 2,000 groups.
     for _ in range(math.ceil(2_000 / len(table))):
         chosen, held_out, deviation = [], np.zeros_like(totals), np.inf
         for group in rng.permutation(len(table)):
             more = held_out + table[group]
             nearer = float(np.abs(more - share * totals).sum())
-            if nearer < deviation and ((more == totals) & (totals > 0)).sum() <= n_lost:
+            if nearer < deviation and (more == totals).sum() <= n_lost:
                 chosen.append(group)
                 held_out, deviation = more, nearer
         if deviation < best_deviation:
             best, best_deviation = np.array(chosen), deviation
-    return np.isin(groups, best)
+    return np.isin(groups, np.unique(groups)[best])
 
 
 def cross_validation_folds(

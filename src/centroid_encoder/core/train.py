@@ -74,7 +74,7 @@ def train(
     config: TrainingConfig,
     generator: torch.Generator,
     *,
-    callback: Callback | None = None,
+    callback: Callback = lambda report: False,
     frame: Callable[[Tensor], Frame | None] = lambda outputs: (outputs.cpu().numpy(), None),
 ) -> Outcome:
     """Train `network` in place.
@@ -95,7 +95,6 @@ def train(
     DivergedError
         If the loss is not finite.
     """
-    callback = callback or (lambda report: False)
     run = _Run(network, objective, data, config, generator, callback, frame)
     try:
         for depth in range(len(network.encoder) if config.pretrain_epochs else 0):

@@ -311,7 +311,7 @@ class Training(_run.Job):
         found = judged(fit, held_out)
         if len(held_out):
             fit.map.calibration = fit.calibrated(found[1], codes[held_out])
-        elif fit.calibrating is None:
+        elif not len(fit.unseen):
             text = "no cell is held out, so the confidence is not calibrated: raise test_size"
             self.notices.append(text)
         if (crowded := fit.crowded_group()) is not None:
