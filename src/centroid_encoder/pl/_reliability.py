@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -23,12 +22,6 @@ from centroid_encoder.tl._result import Regions, Result
 from centroid_encoder.tl._summary import summary
 
 MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
-EVIDENCE: tuple[tuple[Callable[..., Any], str], ...] = (
-    (confusion, "No predictions of held-out cells for these labels."),
-    (calibration, "No confidences of held-out cells for these labels."),
-    (permutation_test, "No permutation test was made."),
-)
-"""Figures below the map, and the texts that replace those that cannot be drawn."""
 
 
 def reliability(
@@ -67,12 +60,13 @@ def reliability(
         words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
         # Separate grids, so that long names of classes do not make other figures smaller.
         left, right = beneath.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-        for place, (plot, absent) in zip((left, *right.subgridspec(1, 2)), EVIDENCE, strict=True):
+        plots = confusion, calibration, permutation_test
+        for place, plot in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
             ax = figure.add_subplot(place)
             try:
                 plot(adata, key=key, ax=ax, show=False, save=False)
-            except (InputError, MissingKeyError):
-                _replace(ax, absent)
+            except (InputError, MissingKeyError) as error:
+                _replace(ax, str(error))
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
             sentences.append(f"The figure of the map names the {len(result.classes)} classes.")

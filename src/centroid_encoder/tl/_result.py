@@ -396,12 +396,14 @@ def label_categories(column: pd.Series) -> pd.Index:
 def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArray[np.intp]:
     """(M,) indices that put sorted classes into the order of the categories.
 
-    Classes without a category come first.
+    A class without a category keeps its place.
     """
-    column = adata.obs.get(label_key)
-    if column is None or not isinstance(column.dtype, pd.CategoricalDtype):
-        return np.arange(len(classes))
-    return np.argsort(column.cat.categories.get_indexer(classes), kind="stable")
+    column, order = adata.obs.get(label_key), np.arange(len(classes))
+    if column is not None and isinstance(column.dtype, pd.CategoricalDtype):
+        place = column.cat.categories.get_indexer(classes)
+        there = np.flatnonzero(place >= 0)
+        order[there] = there[np.argsort(place[there])]
+    return order
 
 
 def check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
