@@ -61,7 +61,8 @@ class JobPanel(QWidget):
         self.message.say("")
         self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
-        task = self.progress.begin(work, name, self._on_end, stoppable=stoppable)
+        ended = partial(self._on_end, table, call)
+        task = self.progress.begin(work, name, ended, stoppable=stoppable)
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
         self.enable()
@@ -88,13 +89,10 @@ class JobPanel(QWidget):
         if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
             session.show_frame(task.job, frame, call.label_key)
 
-    def _on_end(self, job: Job, failure: Exception | None) -> None:
-        table, call = self.table, self.call
+    def _on_end(self, table: Table, call: Call, job: Job, failure: Exception | None) -> None:
         if failure is not None:
             self._on_failed(failure)
             return
-        assert table is not None
-        assert call is not None
         self.table = self.call = None
         self.enable()
         try:

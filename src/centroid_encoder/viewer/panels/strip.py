@@ -8,21 +8,22 @@ from typing import Any, NamedTuple
 
 from napari.components import ViewerModel
 from napari.layers import Image
-from qtpy.QtCore import QRectF, Qt, QTimer, Signal
+from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
 from qtpy.QtGui import (
     QColor,
     QHideEvent,
+    QImage,
     QPainter,
     QPaintEvent,
     QPen,
     QPixmap,
+    QPolygonF,
     QShowEvent,
 )
 from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
 
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.queue import Queue
 from centroid_encoder.viewer.session.session import Session
@@ -203,3 +204,16 @@ def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[
         except Exception:
             found.append(None)
     return found
+
+
+def draw_picture(painter: QPainter, picture: Thumbnail, side: float) -> None:
+    """Draw a picture and the outline of its cell."""
+    n = picture.pixels.shape[0]
+    image = QImage(picture.pixels.tobytes(), n, n, 3 * n, QImage.Format.Format_RGB888)
+    painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+    painter.drawImage(QRectF(0, 0, side, side), image)
+    vertices = QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline])
+    # A dark and a white line are visible on all pixels.
+    for color, width in ((QColor(0, 0, 0, 160), 3), (QColor("white"), 1)):
+        painter.setPen(QPen(color, width))
+        painter.drawPolygon(vertices)

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, is_slow, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.panels.picture import draw_picture
+from centroid_encoder.viewer.panels.strip import draw_picture
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
 
