@@ -328,10 +328,9 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert len({row.color for row in widget.classes.rows}) == 4
     figure = widget.map.canvas.map
     assert figure.scene.names[-1] == "mast cell"
-    points, fills = (
-        np.concatenate([getattr(panel.cells, name) for panel in figure._panels])
-        for name in ("points", "colors")
-    )
+    dots = [panel.cells for panel in figure._panels]
+    points = np.concatenate([one.points for one in dots])
+    fills = np.concatenate([one.palette[0][one.codes] for one in dots])
     drawn = points[(fills == np.round(255 * np.array(to_rgb(color)))).all(axis=1)]
     assert np.array_equal(np.sort(drawn[:, 0]), np.sort(cells.obsm["X_ce"][rows, 0]))
     assert colors_of(viewer, layer, cells.obs["cell_id"].iloc[rows]) == [color, color]

@@ -328,12 +328,12 @@ def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse
     scene = make_scene()
     one = replace(scene, panels=scene.panels[:1])
     for button in (LEFT, RIGHT):
-        for happens in (canvas.map.clear, lambda: canvas.map.show(one, COLORS)):
+        for scene_after, colors in ((Scene(), []), (one, COLORS)):
             canvas.map.show(make_scene(), COLORS)
             start, end = mouse.at((2, 2), 1), mouse.at((7, 8), 1)
             QTest.mousePress(canvas.canvas, button, PLAIN, start)
             QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)
-            happens()
+            canvas.map.show(scene_after, colors)
             QTest.mouseMove(canvas.canvas, end)
             QTest.mouseRelease(canvas.canvas, button, PLAIN, end)
     # An empty map accepts all events.
