@@ -46,7 +46,7 @@ class Problem:
     data: TrainingData
     config: TrainingConfig
 
-    def train(self, callback: Callback | None = None, seed: int = 0) -> Outcome:
+    def train(self, callback: Callback = lambda report: False, seed: int = 0) -> Outcome:
         generator = torch.Generator().manual_seed(seed)
         arguments = self.network, self.objective, self.data, self.config, generator
         return train(*arguments, callback=callback)

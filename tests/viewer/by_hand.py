@@ -257,6 +257,15 @@ class LabelsByHand:
         self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
         return self.step_by_hand(panel.remove_button.click)
 
+    def do_give_label(self) -> list[AnnData]:
+        if self.labeling is None or not self.widget.label.give_button.isEnabled():
+            return []
+        panel = self.widget.label
+        row = self.rng.randrange(len(self.hand.names))
+        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
+        self.give(self.selected_cells, [self.hand.names[row]] * len(self.selected_cells))
+        return self.step_by_hand(panel.give_button.click)
+
     def strike(self, key: Any, modifier: Any = PLAIN) -> None:
         """Press a key on the canvas of napari or in the map, which dispatch it."""
         canvas = self.viewer.window._qt_viewer.canvas.native

@@ -155,7 +155,7 @@ def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
 
 def click(study: Study, made: Any) -> list[str]:
     """Click, and return the names of the selected cells."""
-    study.widget.cells.clear()
+    study.widget.select(np.empty(0, dtype=np.intp))
     for callback in list(study.viewer.mouse_drag_callbacks):
         if getattr(callback, "__func__", None) is not None:
             list(callback(study.viewer, made) or ())

@@ -87,6 +87,8 @@ class LabelPanel(QWidget):
         self.remove_button = button(
             "Remove", "Remove the class, and the labels of its cells", self.remove_class
         )
+        tip = "Label the selected cells as the class that is chosen above"
+        self.give_button = button("Label selection", tip, lambda: self.label(self._chosen))
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
@@ -112,9 +114,8 @@ class LabelPanel(QWidget):
             self.body,
             self._lost,
             self.view,
-            side_by_side(
-                (self.name_line, 1), self.add_button, self.remove_button, self.files_button
-            ),
+            side_by_side((self.name_line, 1), self.add_button, self.remove_button),
+            side_by_side((self.give_button, 2), self.files_button),
             self.keys_text,
             self.count_text,
         ).setStretchFactor(self.view, 1)
@@ -128,6 +129,7 @@ class LabelPanel(QWidget):
         }
         session.table_changed.connect(self._on_table)
         session.shown_changed.connect(self._on_shown)
+        session.selection_changed.connect(self._enable)
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
@@ -218,7 +220,7 @@ class LabelPanel(QWidget):
         lost = f"{n:,} {'label' if n == 1 else 'labels'}"
         self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
-        self.remove_button.setEnabled(bool(self.classes))
+        self._enable()
         labels, draft = labeling.adata.obs[labeling.column], self._session.draft
         text = f"{labels.notna().sum():,} of {len(labels):,} labelled. "
         if draft is None:
@@ -233,6 +235,10 @@ class LabelPanel(QWidget):
         self._chosen = name if name in names else "".join(names[:1])
         if names:
             self.view.selectRow(names.index(self._chosen))
+
+    def _enable(self) -> None:
+        self.remove_button.setEnabled(bool(self.classes))
+        self.give_button.setEnabled(bool(self.classes) and bool(self._session.selected.any()))
 
     def _on_failed(self, error: Exception) -> None:
         self.count_text.say(f"No live map: {sentence(error)}", "warning")
