@@ -385,6 +385,8 @@ def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
     for visible in (False, True):
         layer.visible = visible
         assert [other.visible for other in viewer.layers] == [visible] * 3
+    viewer.layers[HIGHLIGHT].visible = False
+    assert layer.visible
     link.highlight(np.array([2]))
     assert HIGHLIGHT not in viewer.layers
 

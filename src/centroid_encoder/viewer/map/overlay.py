@@ -31,7 +31,7 @@ SMALL_CELL = 12
 """Below this diameter in pixels of the image, an outline is one pixel wide."""
 MIN_OPACITY = 0.7
 """Least opacity of coloured labels, so that colours can be distinguished over an image."""
-LINKED = ("scale", "translate", "rotate", "shear", "affine", "units", "visible")
+LINKED = ("scale", "translate", "rotate", "shear", "affine", "units")
 """Attributes that a layer has in common with those drawn above it, also after changes."""
 
 
@@ -61,6 +61,7 @@ class LayerLink:
         self._callbacks: list[tuple[Any, Any]] = [
             (viewer.events.theme, self._on_viewer),
             (viewer.layers.events, self._on_viewer),
+            (layer.events.visible, self._on_visible),
         ]
         if isinstance(layer, ItemLayer):
             self._callbacks.append((layer.selected_data.events.items_changed, self._on_selected))
@@ -145,7 +146,7 @@ class LayerLink:
         if drawn is not None:
             drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
             return drawn
-        same = {key: getattr(self.layer, key) for key in (*LINKED, "multiscale")}
+        same = {key: getattr(self.layer, key) for key in (*LINKED, "multiscale", "visible")}
         same |= {"name": name, "colormap": _colormap(colors), "metadata": {DRAWN: True}}
         drawn = Labels(data, **same)
         link_layers([self.layer, drawn], LINKED)
@@ -216,6 +217,10 @@ class LayerLink:
         if not self._marking:
             rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
             self.picked.emit(rows[rows >= 0])
+
+    def _on_visible(self, _: Any) -> None:
+        for drawn in filter(None, (self.classes, self.marks)):
+            drawn.visible = self.layer.visible
 
     def _on_viewer(self, event: Any) -> None:
         if event.type == "removed" and event.value in (self.classes, self.marks):
