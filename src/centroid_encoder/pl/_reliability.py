@@ -60,7 +60,7 @@ def reliability(
         words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
         # Separate grids, so that long names of classes do not make other figures smaller.
         left, right = beneath.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-        plots = confusion, calibration, permutation_test
+        plots: tuple[Any, ...] = confusion, calibration, permutation_test
         for place, plot in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
             ax = figure.add_subplot(place)
             try:
