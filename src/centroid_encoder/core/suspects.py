@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 P_VALUE = 0.01  # largest p value of Fisher's test that two classes are told apart
-DEVIATIONS = 3.0  # by which agreements must exceed those of shuffled labels
+DEVIATIONS = 4.0  # by which agreements must exceed those of shuffled labels
 
 Codes = NDArray[np.intp]
 Floats = NDArray[np.floating]
