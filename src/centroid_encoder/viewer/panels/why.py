@@ -108,7 +108,7 @@ class WhyPanel(QWidget):
             self._again.start()
 
     def _on_shown(self) -> None:
-        """Read what another map tells about the cell; the classes may also have other colours."""
+        """Read the evidence of another map on the cell; the classes may also have other colours."""
         if self._session.drawn is not self._drawn:
             self._on_cell()
         self.update()
