@@ -30,8 +30,8 @@ ID_WORDS = {"id", "ids", "uid", "uuid", "nb", "no", "num", "nr", "number", "inde
 """Words that number things; a column whose last word is one of them is no measurement."""
 OBJECT_WORDS = {
     "cell", "cells", "object", "objects", "label", "instance", "nucleus", "nuclei", "segment",
-    "target", "track", "parent", "event", "spot", "row", "entity", "barcode", "node", "lineage", "root",
-    "generation", "skeleton", "path", "vertex", "unnamed", "roi",
+    "track", "parent", "event", "spot", "row", "entity", "barcode", "node", "lineage", "root",
+    "generation", "skeleton", "path", "vertex", "unnamed", "roi", "target",
 }  # fmt: skip
 GROUP_WORDS = {
     "acquisition", "animal", "batch", "block", "case", "cohort", "column", "condition", "core",
@@ -43,15 +43,18 @@ GROUP_WORDS = {
 }  # fmt: skip
 CLASS_WORDS = {
     "annotation", "category", "celltype", "class", "classification", "classifier", "cluster",
-    "clusters", "color", "colour", "gate", "leiden", "louvain", "metacluster", "phenotype", "population", "subset",
-    "subtype", "type",
+    "clusters", "color", "colour", "gate", "leiden", "louvain", "metacluster", "phenotype",
+    "population", "subset", "subtype", "type",
 }  # fmt: skip
 PLAIN_WORDS = ID_WORDS | {
     "analysis", "by", "in", "key", "kmeans", "main", "manual", "meta", "metadata", "my", "name",
     "of", "orig", "original", "predicted", "seurat", "sub", "the", "tissue", "unique",
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
-COUNT_WORDS = {"area", "count", "counts", "n", "number", "num", "children", "neighbors", "volume"}
+COUNT_WORDS = {
+    "area", "children", "count", "counts", "dots", "foci", "n", "neighbors", "num", "number",
+    "puncta", "spots", "volume",
+}  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
 EMBEDDINGS = {"umap", "tsne", "phate"}
 WORDS_BEFORE_NUMBERS = {
@@ -142,7 +145,7 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
             raise InputError(f"there is no column {name!r} to choose a role for")
         if role not in get_args(Role):
             raise InputError(f"{role!r} is no role; choose one of {', '.join(get_args(Role))}")
-        if role == "feature" and not all(map(_is_number, (table[x] for x in found.index[rows]))):
+        if role == "feature" and not all(map(is_number, (table[x] for x in found.index[rows]))):
             raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
         found.loc[rows, ["role", "reason", "doubt"]] = role, "chosen", False
     return found.reset_index(drop=True)
@@ -157,11 +160,11 @@ def _our_results(names: Iterable[str]) -> set[str]:
     return {name for name in names if name.startswith(starts or ("\0",)) or name in axes}
 
 
-def _is_number(column: pd.Series) -> bool:
+def is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-def _is_whole(column: pd.Series) -> bool:
+def is_whole(column: pd.Series) -> bool:
     return bool((column.dropna() % 1 == 0).all()) and bool(column.notna().any())
 
 
@@ -169,10 +172,11 @@ def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]
     if str(name) in ours:
         return "result", "a result of a map"
     parts, plain = words(name), re.sub(r"[\W_]", "", str(name)).lower()
-    number = _is_number(column)
+    number = is_number(column)
     if not column.notna().any():
         return "text", "empty"
-    bare = [word for word in parts if word not in PLAIN_WORDS and not word.isdigit()]
+    # A number may belong to a gene, such as TMA7.
+    bare = [word for word in parts if word not in PLAIN_WORDS]
     if not number:
         is_class = bool(bare) and bare[-1] in CLASS_WORDS
         return ("class", "") if is_class else ("text", "no numbers")
@@ -185,7 +189,7 @@ def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]
         return "result", "a place in an embedding by its name"
     if parts and parts[0] in ("probability", "prob"):
         return "class", "the output of a classifier by its name"
-    if not _is_whole(column):
+    if not is_whole(column):
         return "", ""
     if parts[:1] == ["metadata"] or (bare and set(bare) <= GROUP_WORDS):
         return "image", "an image or a group by its name"
@@ -206,37 +210,44 @@ def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]
 def _by_values(table: pd.DataFrame, found: pd.DataFrame) -> None:
     """Find more columns that are no measurements, by their values."""
     left = [name for name in found.index if found["role"][name] == ""]
-    whole = [name for name in left if _is_whole(table[name])]
+    whole = [name for name in left if is_whole(table[name])]
     n = len(table)
     for name in whole:
         values = table[name]
         if n >= 10 and values.notna().all() and (np.diff(values.to_numpy(float)) == 1).all():
             found.loc[name, ["role", "reason"]] = "id", "numbers the rows"
     whole = [name for name in whole if found["role"][name] == ""]
-    if len(whole) > len(left) / 2:  # A count matrix: whole numbers are normal there.
-        return
+    # Whole numbers are normal in a count matrix.
+    is_matrix = len(whole) > len(left) / 2
     others = [name for name in found.index if found["role"][name] not in ("", "position")]
     codes = {name: pd.factorize(table[name])[0] for name in others}
     for name in whole:
         own, sizes = pd.factorize(table[name])[0], table[name].value_counts()
-        few = 1 < len(sizes) <= min(MAX_GROUPS, n / 5)
+        few = 1 + is_matrix < len(sizes) <= min(MAX_GROUPS, n / 5)
         if COUNT_WORDS & set(words(name)):
             continue
         twin = next((x for x in others if few and _same(own, codes[x])), None)
+        runs = few and sizes.min() >= 3 and n >= 20 and table[name].is_monotonic_increasing
         if twin is not None:
             role = found["role"][twin] if found["role"][twin] in ("image", "id") else "class"
             found.loc[name, ["role", "reason"]] = role, f"says the same as {twin!r}"
-        elif few and table[name].is_monotonic_increasing and n >= 20:
+        elif is_matrix:
+            continue
+        elif runs:
             found.loc[name, ["role", "reason"]] = "image", "whole numbers that run with the rows"
         elif few or (table[name].is_unique and n >= 20):
             found.loc[name, "doubt"] = True
             found.loc[name, "reason"] = "few whole numbers" if few else "unique whole numbers"
+    left = [name for name in left if found["role"][name] == "" and name not in whole]
     places = [name for name in found.index if found["role"][name] == "position"]
-    for name in (name for name in left if found["role"][name] == "" and name not in whole):
-        for place in places:
-            both = table[[name, place]].dropna().to_numpy(float)
-            if len(both) >= 20 and _proportional(both):
-                found.loc[name, ["role", "reason"]] = "position", f"says the same as {place!r}"
+    if left and places and n >= 20:
+        values = table[places + left].astype(float).fillna(table[places + left].median())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            alike = np.abs(np.corrcoef(values.T)[len(places) :, : len(places)]) > 0.9999
+        for name, row in zip(left, alike, strict=True):
+            if row.any():
+                text = f"says the same as {places[int(np.argmax(row))]!r}"
+                found.loc[name, ["role", "reason"]] = "position", text
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -244,7 +255,3 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     pairs = len(np.unique(np.stack([one, other]), axis=1).T)
     return pairs == len(np.unique(one)) == len(np.unique(other))
 
-
-def _proportional(values: np.ndarray) -> bool:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return bool(abs(np.corrcoef(values.T)[0, 1]) > 0.9999)

@@ -42,7 +42,7 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """
     text, notices = _decoded(path)
     separator = _separator(text)
-    rows = [row for row in islice(_rows(text, separator), N_ROWS)]
+    rows = list(islice(_rows(text, separator), N_ROWS))
     n_fields = _typical(len(row) for _, row in rows)
     # R's `write.table` gives no name to the column of row names.
     start = next(i for i, (_, row) in enumerate(rows) if n_fields - len(row) in (0, 1))
@@ -170,7 +170,7 @@ def _unique(names: Sequence[str]) -> list[str]:
     """Return names like those of pandas: ``Unnamed: 0`` for an empty one, ``x.1`` for a second."""
     seen: Counter[str] = Counter()
     unique = []
-    for i, name in enumerate(name or f"Unnamed: {i}" for i, name in enumerate(names)):
+    for name in (name or f"Unnamed: {i}" for i, name in enumerate(names)):
         unique.append(f"{name}.{seen[name]}" if seen[name] else name)
         seen[name] += 1
     return unique

@@ -1,0 +1,146 @@
+"""Make an AnnData of a table of cells that another program wrote."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from centroid_encoder.errors import CentroidEncoderWarning, InputError
+from centroid_encoder.tl._roles import MAX_GROUPS, Role, column_roles, is_number, is_whole
+from centroid_encoder.tl._text import read_text
+
+ROLES = "column_roles"
+"""Key in ``uns`` of the roles of the columns that the table had."""
+SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
+READERS = {
+    "exprmat": "squidpy.read.nanostring",
+    "cell_by_gene": "squidpy.read.vizgen",
+    "transcript_counts": "spatialdata_io.xenium",
+}
+"""Functions that join the files of an exporter, by a part of a file's name or a column."""
+
+
+def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = None) -> AnnData:
+    """Read a table with one row per cell, as other programs and spreadsheets write it.
+
+    Columns of measurements become ``X``; ids, images, positions, classes, results of a map, and
+    text become columns of ``obs``. A column in doubt is a measurement, and named in a warning.
+
+    Parameters
+    ----------
+    path
+        A ``.csv``, ``.tsv`` or ``.txt`` file, which may be compressed (``.gz``, ``.bz2``,
+        ``.xz``), or a ``.parquet`` file (needs pyarrow). Separator, encoding, decimal mark and
+        header of text are detected.
+    roles
+        Roles of columns that are read otherwise, such as ``{"Time": "feature"}``. A role is
+        ``"feature"``, ``"id"``, ``"image"`` (or another group of cells), ``"position"``,
+        ``"class"``, ``"result"`` or ``"text"``.
+
+    Returns
+    -------
+    AnnData
+        ``X`` of shape (n_cells, n_features), float64. ``uns["column_roles"]`` is a DataFrame with
+        the role of each column and the reason. If the first column has unique texts, they are
+        the names of the cells.
+
+    Raises
+    ------
+    InputError
+        If there is no header or no measurement, if a row is longer than the header, or if
+        `roles` names no column or no role.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> import centroid_encoder as ce
+    >>> adata = ce.read_table("cells.csv", roles={"Class": "class"})  # doctest: +SKIP
+    """
+    frame, notices = read_frame(Path(path))
+    adata = frame_to_anndata(frame, roles)
+    for notice in [*notices, *doubts(adata)]:
+        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+    return adata
+
+
+def is_table(path: Path) -> bool:
+    """Return whether `read_table` can read a file of this name."""
+    name = path.name.lower()
+    return (
+        Path(name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")).suffix in SUFFIXES
+    )
+
+
+def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table in a file, and sentences on what was not plain."""
+    if path.suffix.lower() != ".parquet":
+        frame, notices = read_text(path)
+    else:
+        try:
+            frame, notices = pd.read_parquet(path), []
+        except ImportError as error:
+            raise InputError("a .parquet file needs pyarrow: pip install pyarrow") from error
+        if not isinstance(frame.index, pd.RangeIndex):
+            frame = frame.reset_index()
+    return frame, [f"{path.name}: {notice}" for notice in notices]
+
+
+def frame_to_anndata(
+    frame: pd.DataFrame, roles: Mapping[str, Role] | None = None, *, names: bool = True
+) -> AnnData:
+    """Return a table as an AnnData; see `read_table`.
+
+    Whole numbers beside fractions are in ``obs`` as well, since they may be classes. `names` says
+    whether unique texts in the first column are the names of the cells.
+
+    Raises an InputError if there is no measurement, or for wrong `roles`.
+    """
+    found = column_roles(frame, roles)
+    features = frame.loc[:, (found["role"] == "feature").to_numpy()]
+    others = [i for i, role in enumerate(found["role"]) if role != "feature"]
+    whole = [i for i, name in enumerate(frame) if i not in others and is_whole(frame.iloc[:, i])]
+    if len(whole) <= features.shape[1] / 2:
+        others += [i for i in whole if frame.iloc[:, i].nunique() <= MAX_GROUPS]
+    index = pd.RangeIndex(len(frame)).astype(str)
+    first = frame.iloc[:, 0]
+    if names and not is_number(first) and first.notna().all() and first.is_unique:
+        index = pd.Index(first.astype(str)).rename(None)
+        others.remove(0)
+    obs = {str(frame.columns[i]): as_obs(frame.iloc[:, i]).array for i in sorted(others)}
+    dtype = np.float32 if (features.dtypes == np.float32).all() else np.float64
+    return AnnData(
+        features.to_numpy(dtype, na_value=np.nan),
+        obs=pd.DataFrame(obs, index=index),
+        var=pd.DataFrame(index=features.columns.astype(str)),
+        uns={ROLES: found.set_axis(found.index.astype(str))},
+    )
+
+
+def as_obs(column: pd.Series) -> pd.Series:
+    """Return numbers, booleans and categories as they are, and all else as categories of text."""
+    column = column.infer_objects()
+    if column.dtype.kind in "biuf" or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    # Dates, for example, cannot be saved in an AnnData.
+    return column.astype(str).where(column.notna()).astype("category")
+
+
+def doubts(adata: AnnData) -> list[str]:
+    """Return a sentence that names the columns in doubt of a table, if there are any."""
+    found = adata.uns[ROLES]
+    names = found["column"][found["doubt"]].tolist()
+    if not names:
+        return []
+    shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if names[5:] else "")
+    return [
+        f"{shown} hold{'s' * (len(names) == 1)} whole numbers unlike the other columns, and "
+        f"{'is a feature' if len(names) == 1 else 'are features'}: give another role if they are "
+        "no measurements"
+    ]
