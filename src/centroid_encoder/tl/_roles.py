@@ -154,7 +154,9 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
 def _our_results(names: Iterable[str]) -> set[str]:
     """Return the columns that a map wrote: ``k_split``, ``k_label``, … for any key k."""
     names = list(names)
-    keys = keys_in(names)
+    # A cross-validation may stand alone.
+    pairs = ((name, name.removesuffix("_cv_label")) for name in names)
+    keys = {*keys_in(names), *(key for name, key in pairs if key != name)}
     starts = tuple(f"{key}_" for key in keys)
     axes = {f"{'CE' if key == 'ce' else key}{i}" for key in keys for i in (1, 2, 3)}
     return {name for name in names if name.startswith(starts or ("\0",)) or name in axes}
@@ -254,4 +256,3 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two columns of codes divide the rows in the same way."""
     pairs = len(np.unique(np.stack([one, other]), axis=1).T)
     return pairs == len(np.unique(one)) == len(np.unique(other))
-

@@ -65,6 +65,8 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     """
     frame, notices = read_frame(Path(path))
     adata = frame_to_anndata(frame, roles)
+    if not adata.n_vars:
+        raise InputError("the table has no column with measurements")
     for notice in [*notices, *doubts(adata)]:
         warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
     return adata
@@ -100,7 +102,7 @@ def frame_to_anndata(
     Whole numbers beside fractions are in ``obs`` as well, since they may be classes. `names` says
     whether unique texts in the first column are the names of the cells.
 
-    Raises an InputError if there is no measurement, or for wrong `roles`.
+    Raises an InputError for wrong `roles`.
     """
     found = column_roles(frame, roles)
     features = frame.loc[:, (found["role"] == "feature").to_numpy()]

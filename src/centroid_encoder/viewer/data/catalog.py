@@ -258,10 +258,12 @@ class Catalog:
         table, column = self.table, self.image_column
         if table is None or table.declined:
             return []
-        columns = id_columns(table, column) if table.ids is None else []
+        obs, declared = table.adata.obs, table.declared.get("instance_key")
+        of_layer = table.origin == "features"
+        columns = [] if table.ids else id_columns(obs, column, declared, of_layer=of_layer)
 
         def link(layer: CellLayer, image: object = None) -> Link:
-            ids = table.ids or (id_column(table, layer, columns), 0)
+            ids = table.ids or (id_column(obs, layer, columns), 0)
             return Link(table, image, layer, *ids, column)
 
         chosen = list(table.images)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,23 +15,11 @@ from anndata import AnnData
 from napari.layers import Layer
 from numpy.typing import NDArray
 
+from centroid_encoder.tl._roles import ID_NAMES, IMAGE_NAMES, axis
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
-
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"
 """Value of an id column that stands for the names of the cells."""
-ID_NAMES = (
-    "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
-    "cellnb", "nucleusid", "segmentid", "object", "cell", "id",
-)  # fmt: skip
-"""Names of columns of ids, in lower case without punctuation; the likeliest comes first."""
-IMAGE_NAMES = (
-    "region", "libraryid", "fov", "fovname", "image", "imageid", "imagename", "imagenumber",
-    "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
-)  # fmt: skip
-"""Names of columns of images, in the same form."""
 MAX_IMAGES = 1000
 """A column with more values is not taken for a column of images."""
 ONE_IMAGE = ""
@@ -47,15 +35,6 @@ GENERAL_WORDS = {
     "images", "img",
 }  # fmt: skip
 """Words in layer names that do not distinguish images."""
-WORDS_BEFORE_NUMBERS = {
-    "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
-}  # fmt: skip
-POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
-    "center", "centre", "location", "position", "pos", "coord", "coordinate", "spatial",
-    "areashape", "weighted", "local", "global", "px", "pixel", "pixels", "um", "µm",
-    "micron", "microns",
-}  # fmt: skip
-"""Words in the names of columns of positions, in addition to the axis."""
 
 
 def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -101,26 +80,27 @@ def whole_numbers(column: pd.Series, name: str) -> pd.Series:
     return numbers.astype("Int64").reindex(column.index)
 
 
-def id_columns(table: Table, image_column: str | None) -> list[str]:
+def id_columns(
+    obs: pd.DataFrame, image_column: str | None, declared: str | None, *, of_layer: bool
+) -> list[str]:
     """Return the columns of ids, the likeliest first.
 
     The column that SpatialData declares in ``uns["spatialdata_attrs"]`` comes first. Without it,
-    usual names whose whole numbers are unique in each image come before the others.
+    usual names whose whole numbers are unique in each image come before the others. `of_layer`
+    says whether the table was made of the features of a layer.
     """
-    obs, declared = table.adata.obs, table.declared.get("instance_key")
     names = named(obs, ID_NAMES)
     if declared in obs:
         return [str(declared), *names]
-    return sorted(names, key=lambda name: not _are_labels(table, name, image_column))
+    return sorted(names, key=lambda name: not _are_labels(obs, name, image_column, of_layer))
 
 
-def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
-    obs = table.adata.obs
+def _are_labels(obs: pd.DataFrame, name: str, image_column: str | None, of_layer: bool) -> bool:
     try:
         numbers = whole_numbers(obs[name], name)
     except ValueError:
         return False
-    if name == "index" and table.origin != "features" and (numbers == np.arange(len(obs))).all():
+    if name == "index" and not of_layer and (numbers == np.arange(len(obs))).all():
         # This is the index that pandas writes: the number of the row.
         return False
     images = np.zeros(len(obs)) if image_column is None else obs[image_column].to_numpy()
@@ -128,14 +108,14 @@ def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
     return not pd.DataFrame({"id": numbers[cells], "image": images[cells]}).duplicated().any()
 
 
-def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | None:
+def id_column(obs: pd.DataFrame, layer: CellLayer, columns: Sequence[str]) -> str | None:
     """Return the first of the columns that can hold the ids of a layer.
 
     A Points or Shapes layer must have a feature of the same name, or an index; otherwise its
     feature ``"cell"`` is compared with the names of the cells.
     """
     own = layer.metadata.get("instance_key")
-    if own in table.adata.obs:
+    if own in obs:
         columns = [str(own), *columns]
     if not isinstance(layer, ItemLayer):
         return next(iter(columns), None)
@@ -185,16 +165,6 @@ def _plain(name: str) -> str:
     words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
     words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
     return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
-
-
-def axis(name: object) -> str | None:
-    """Return the axis of a column of positions, x, y, z or a number; None for other columns."""
-    words = re.findall(r"\d+|[^\W\d_]+", str(name).lower())
-    rest = [word for word in words if word not in POSITION_WORDS]
-    if len(rest) != 1:
-        return None
-    numbered = rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
-    return rest[0] if rest[0] in ("z", "y", "x") or numbered else None
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:

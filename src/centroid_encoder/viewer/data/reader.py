@@ -18,11 +18,9 @@ from scipy.spatial import cKDTree
 from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
+from centroid_encoder.tl._table import doubts, frame_to_anndata, is_table, read_frame
 from centroid_encoder.viewer.data.columns import coordinates, numbers
-from centroid_encoder.viewer.data.tables import features_to_anndata
 
-RESULTS = "ce_"
-"""Prefix of the columns of results in a ``.csv`` file."""
 COLOR = "#8f9aa8"
 """Colour of the points: visible on napari's dark and light canvas."""
 
@@ -88,11 +86,10 @@ def read_adata(path: Path) -> AnnData:
 
 
 def read_table(path: Path) -> tuple[AnnData, str]:
-    """Read a table of cells into memory; return it, and a sentence if cells were renamed.
+    """Read a table of cells into memory; return it, and sentences on what the user should know.
 
-    The path is a ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row
-    per cell. If the first column of a ``.csv`` has unique texts, they are the names of the cells;
-    see `features_to_anndata` for the others. Cells of the same name get different names.
+    The path is a ``.h5ad`` file, the folder of a ``.zarr`` store, or a file that `ce.read_table`
+    reads. Cells of the same name get different names.
 
     Raises an OSError if the file is damaged or of another kind.
     """
@@ -101,41 +98,34 @@ def read_table(path: Path) -> tuple[AnnData, str]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata = _read(path)
+            adata, notices = _read(path)
+    except InputError as error:
+        raise OSError(f"{path.name} cannot be read: {error}") from error
     # For a damaged file, h5py and anndata raise errors of many kinds.
     except Exception as error:
         raise OSError(unreadable(path.name, error)) from error
     repeated = int(adata.obs_names.duplicated().sum())
-    if not repeated:
-        return adata, ""
-    adata.obs_names_make_unique()
-    notice = (
-        f'{path.name} has several cells of the same name; "-1", "-2", … was appended to '
-        f"{repeated:,} name{'s' * (repeated != 1)}"
-    )
-    return adata, notice
+    if repeated:
+        adata.obs_names_make_unique()
+        notices.append(
+            f'{path.name} has several cells of the same name; "-1", "-2", … was appended to '
+            f"{repeated:,} name{'s' * (repeated != 1)}"
+        )
+    return adata, ". ".join(notices)
 
 
-def _read(path: Path) -> AnnData:
+def _read(path: Path) -> tuple[AnnData, list[str]]:
     if path.is_dir():
         import zarr
 
-        return ad.read_zarr(zarr.open_group(path, mode="r", use_consolidated=False))
-    if path.suffix.lower() != ".csv":
-        with h5py.File(path) as file:
-            check_links(file)
-        return ad.read_h5ad(path)
-    frame = pd.read_csv(path)
-    names = frame.iloc[:, 0]
-    has_names = not pd.api.types.is_numeric_dtype(names) and names.is_unique
-    # Saved results are not measurements.
-    results = [name for name in frame if str(name).startswith(RESULTS)]
-    features = frame.iloc[:, int(has_names) :].drop(columns=results)
-    adata = features_to_anndata(features, of_labels=False)
-    if not adata.n_vars:
-        raise InputError("it has no column with measurements")
-    for name in results:
-        adata.obs[name] = frame[name].to_numpy()
-    if has_names:
-        adata.obs_names = names.astype(str).rename(None)
-    return adata
+        store = zarr.open_group(path, mode="r", use_consolidated=False)
+        return ad.read_zarr(store), []
+    if is_table(path):
+        frame, notices = read_frame(path)
+        adata = frame_to_anndata(frame)
+        if not adata.n_vars:
+            raise InputError("it has no column with measurements")
+        return adata, [*notices, *doubts(adata)]
+    with h5py.File(path) as file:
+        check_links(file)
+    return ad.read_h5ad(path), []

@@ -15,8 +15,9 @@ import pandas as pd
 from anndata import AnnData
 from napari.layers import Labels, Layer
 
-from centroid_encoder.tl._result import cv_key, embedding_key, keys_in, obs_key
-from centroid_encoder.viewer.data.columns import ID_NAMES, are_ids, axis, named
+from centroid_encoder.tl._result import cv_key, embedding_key, obs_key
+from centroid_encoder.tl._table import frame_to_anndata
+from centroid_encoder.viewer.data.columns import are_ids
 from centroid_encoder.viewer.data.ids import CellLayer
 
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
@@ -25,8 +26,6 @@ DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of the layers that the widget draws; they have no cells of their own."""
 NOT_SHOWN = object()
 """Stands for the image of a layer if the user chose that it shows nothing of the table."""
-WITH_POSITIONS = "with positions"
-"""Key in ``obsm`` of all numbers among a layer's features, including positions."""
 
 
 @dataclass(eq=False, repr=False)
@@ -127,59 +126,30 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer) and measured(features := layer.features)[0]:
+    if isinstance(layer, CellLayer) and len((features := layer.features).columns):
         same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
         of_labels = isinstance(layer, Labels)
         adata = same.adata if same else features_to_anndata(features, of_labels=of_labels)
         table = Table(adata, f"{layer.name}: features", layer, "features")
         table.follow(features)
-        yield table
-
-
-def measured(features: pd.DataFrame) -> tuple[list[Any], list[Any]]:
-    """Return the columns to learn from, and the same with those of positions.
-
-    They are the numbers except ids and results of earlier trainings. If there are only positions,
-    they are returned twice.
-    """
-    n, keys = len(features.columns), keys_in(features.columns)
-    results = {f"{_axis(key)}{i}" for key in keys for i in range(1, n + 1)}
-    others = results.union(named(features, ID_NAMES))
-    of_numbers = [name for name, dtype in features.dtypes.items() if dtype.kind in "iuf"]
-    numbers = [name for name in of_numbers if str(name) not in others]
-    return [name for name in numbers if axis(name) is None] or numbers, numbers
+        if adata.n_vars:
+            yield table
 
 
 def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
-    """Return a layer's features as a table of cells.
+    """Return a layer's features as a table of cells; see `frame_to_anndata`.
 
-    Measurements become ``X``, all other columns ``obs``. Whole numbers are in both, since they may
-    be classes. If there are positions, ``obsm["with positions"]`` has all numbers. If the features
-    of a Labels layer have no ids, ``obs["index"]`` follows napari's rule: the first row is label
-    0, the second label 1, and so on.
+    If the features of a Labels layer have no ids, ``obs["index"]`` follows napari's rule: the first
+    row is label 0, the second label 1, and so on.
     """
-    names, numbers = measured(features)
-    obs = {
-        str(name): _categorical(column)
-        for name, column in features.items()
-        if name not in names or column.dtype.kind in "iu"
-    }
-    if of_labels and "index" not in obs and not are_ids(features):
-        obs["index"] = pd.Series(np.arange(len(features)), index=features.index)
-    index = pd.RangeIndex(len(features)).astype(str)
-    if "index" in obs and obs["index"].notna().all() and obs["index"].is_unique:
-        index = pd.Index(obs["index"]).astype(str).rename(None)
-    single = all(features[name].dtype == np.float32 for name in names)
-    dtype = np.float32 if single else np.float64
-    obsm = {}
-    if names != numbers:
-        obsm[WITH_POSITIONS] = features[numbers].to_numpy(dtype, na_value=np.nan)
-    return AnnData(
-        features[names].to_numpy(dtype, na_value=np.nan),
-        obs=pd.DataFrame(obs, index=features.index).set_axis(index),
-        var=pd.DataFrame(index=[str(name) for name in names]),
-        obsm=obsm,
-    )
+    adata = frame_to_anndata(features, names=False)
+    if of_labels and "index" not in adata.obs and not are_ids(adata.obs):
+        adata.obs["index"] = np.arange(adata.n_obs)
+    index = adata.obs.get("index")
+    if index is not None and index.notna().all() and index.is_unique:
+        adata.obs_names = index.astype(str)
+        adata.obs_names.name = None
+    return adata
 
 
 def publish(table: Table, key: str) -> None:
@@ -202,12 +172,3 @@ def publish(table: Table, key: str) -> None:
 
 def _axis(key: str) -> str:
     return "CE" if key == "ce" else key
-
-
-def _categorical(column: pd.Series) -> pd.Series:
-    """Return numbers, booleans and categories as they are, and all else as categories of text."""
-    column = column.infer_objects()
-    if column.dtype.kind in "biuf" or isinstance(column.dtype, pd.CategoricalDtype):
-        return column
-    # Dates, for example, cannot be saved in an AnnData.
-    return column.astype(str).where(column.notna()).astype("category")

@@ -65,9 +65,9 @@ class DataPanel(QWidget):
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         menu = QMenu(self)
-        menu.addAction("File (.h5ad, .csv) …", self.opening.ask)
+        menu.addAction("File (.h5ad, .csv, …) …", self.opening.ask)
         menu.addAction("AnnData folder (.zarr) …", self.opening.ask_folder)
-        self.open_button = button("Open …", "Read a .h5ad, .zarr or .csv; or drop it here", menu)
+        self.open_button = button("Open …", "Read a .h5ad, .zarr, .csv, .tsv, .txt or .parquet; or drop it here", menu)
         tip = "Close the table; results that are not saved are lost"
         self.close_button = button("✕", tip, lambda: catalog.close(catalog.table))
         self.close_button.setAccessibleName("Close table")
@@ -270,4 +270,4 @@ def _dropped(event: QDropEvent) -> list[Path]:
     """Return the dropped files that are tables."""
     data = event.mimeData()
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
-    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr", ".csv")]
+    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr") or is_table(path)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.tables import Table
 
-TABLES = "Tables of cells (*.h5ad *.csv)"
+TABLES = f"Tables of cells (*.h5ad {' '.join(f'*{x} *{x}.gz' for x in SUFFIXES)})"
 """Filter of the dialog that opens a file."""
 
 
