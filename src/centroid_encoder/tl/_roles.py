@@ -69,6 +69,8 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
 """Words in the names of columns of positions, in addition to the axis."""
 SHORT_POSITIONS = {"xm", "ym", "bx", "by"}
 """Names that ImageJ gives to centers of mass and corners of boxes."""
+CHOSEN = "chosen"
+"""Reason of a role that the user gave."""
 MAX_GROUPS = 1000
 """A column of more values is not taken for groups or classes."""
 
@@ -147,7 +149,7 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
             raise InputError(f"{role!r} is no role; choose one of {', '.join(get_args(Role))}")
         if role == "feature" and not all(map(is_number, (table[x] for x in found.index[rows]))):
             raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
-        found.loc[rows, ["role", "reason", "doubt"]] = role, "chosen", False
+        found.loc[rows, ["role", "reason", "doubt"]] = role, CHOSEN, False
     return found.reset_index(drop=True)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder.errors import CentroidEncoderWarning, InputError
-from centroid_encoder.tl._roles import MAX_GROUPS, Role, column_roles, is_number, is_whole
+from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
 from centroid_encoder.tl._text import read_text
 
 ROLES = "column_roles"
@@ -104,17 +104,16 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
+    first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
+    index = pd.RangeIndex(len(frame)).astype(str)
+    if names and not is_number(first) and first.notna().all() and first.is_unique:
+        index, frame = pd.Index(first.astype(str)).rename(None), frame.iloc[:, 1:]
     found = column_roles(frame, roles)
     features = frame.loc[:, (found["role"] == "feature").to_numpy()]
     others = [i for i, role in enumerate(found["role"]) if role != "feature"]
     whole = [i for i, name in enumerate(frame) if i not in others and is_whole(frame.iloc[:, i])]
     if len(whole) <= features.shape[1] / 2:
         others += [i for i in whole if frame.iloc[:, i].nunique() <= MAX_GROUPS]
-    index = pd.RangeIndex(len(frame)).astype(str)
-    first = frame.iloc[:, 0]
-    if names and not is_number(first) and first.notna().all() and first.is_unique:
-        index = pd.Index(first.astype(str)).rename(None)
-        others.remove(0)
     obs = {str(frame.columns[i]): as_obs(frame.iloc[:, i]).array for i in sorted(others)}
     dtype = np.float32 if (features.dtypes == np.float32).all() else np.float64
     return AnnData(
@@ -132,6 +131,35 @@ def as_obs(column: pd.Series) -> pd.Series:
         return column
     # Dates, for example, cannot be saved in an AnnData.
     return column.astype(str).where(column.notna()).astype("category")
+
+
+def with_roles(adata: AnnData, roles: Mapping[str, Role]) -> AnnData:
+    """Return a table as if these roles had been chosen when it was read; all results are kept.
+
+    Raises an InputError for a wrong role, or if no measurement is left.
+    """
+    found = adata.uns[ROLES]
+    kept = found[found["column"].isin([*adata.obs, *adata.var_names])]
+    chosen = kept[kept["reason"] == CHOSEN].set_index("column")["role"].to_dict()
+    names = kept["column"]
+    columns = {x: adata.obs[x].array if x in adata.obs else adata.obs_vector(x) for x in names}
+    new = frame_to_anndata(pd.DataFrame(columns), chosen | roles, names=False)
+    if not new.n_vars:
+        raise InputError("no feature is left: a table needs at least one")
+    new.obs_names = adata.obs_names
+    new.obs = new.obs.join(adata.obs[adata.obs.columns.difference(names, sort=False)])
+    new.uns = {**adata.uns, **new.uns}
+    for part in ("obsm", "obsp"):
+        getattr(new, part).update(getattr(adata, part))
+    return new
+
+
+def counted(adata: AnnData) -> str:
+    """Return a sentence on how many columns of a table are features, and what the others are."""
+    sizes = adata.uns[ROLES]["role"].value_counts()
+    others = [f"{n} {role}" for role, n in sizes.items() if role != "feature"]
+    left_out = f"; not {', '.join(others)}" if others else ""
+    return f"{adata.n_vars} of {sizes.sum()} columns are features{left_out}"
 
 
 def doubts(adata: AnnData) -> list[str]:

@@ -21,6 +21,7 @@ from centroid_encoder.errors import InputError
 
 SEPARATORS = "\t;,|"
 """Possible separators; where two fit equally well, the first one is taken."""
+UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 N_ROWS = 200
 """Number of the first rows that decide on separator, header and decimal mark."""
 MISSING = ["", "NA", "NaN", "nan", "NULL", "null", "None", "<NA>"]
@@ -79,10 +80,9 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 def _decoded(path: Path) -> tuple[str, list[str]]:
     """Return the text of a file, which may be compressed."""
-    with {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix, open)(
-        path, "rb"
-    ) as file:
-        raw = file.read()
+    raw = path.read_bytes()
+    if path.suffix in UNPACK:
+        raw = UNPACK[path.suffix](raw)
     head = raw[:1000]
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ["utf-16"]
@@ -108,14 +108,15 @@ def _separator(text: str) -> str:
     declared = re.match(r'"?sep=(.)"?[\r\n]', text)
     if declared:
         return declared[1]
-    fits = []
+    fits: list[float] = []
     for separator in SEPARATORS:
         lengths = [len(row) for _, row in islice(_rows(text, separator), N_ROWS)]
         n = _typical(lengths)
-        fits.append(np.mean([n - length in (0, 1) for length in lengths]) if n > 1 else 0)
+        share = sum(n - length in (0, 1) for length in lengths) / len(lengths)
+        fits.append(share if n > 1 else 0)
     if not max(fits):
         raise InputError("it has one column only, or separators other than tab ; , |")
-    return SEPARATORS[int(np.argmax(fits))]
+    return SEPARATORS[fits.index(max(fits))]
 
 
 def _typical(lengths: Iterator[int] | Sequence[int]) -> int:
@@ -231,4 +232,4 @@ def numbers(texts: pd.Series) -> tuple[pd.Series | None, bool]:
 
 
 def _are_classes(texts: pd.Series) -> bool:
-    return texts.nunique() <= min(MAX_CLASSES, len(texts) / 2)
+    return bool(texts.nunique() <= min(MAX_CLASSES, len(texts) / 2))

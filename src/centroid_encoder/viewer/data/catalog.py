@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,8 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.tl._roles import Role
+from centroid_encoder.tl._table import with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
     id_column,
@@ -134,6 +136,16 @@ class Catalog:
         self._opened = [*(x for x in self._opened if x.adata is not adata), place]
         self.refresh()
         return next(table for table in self.tables if table.adata is adata)
+
+    def choose_roles(self, roles: Mapping[str, Role]) -> None:
+        """Give columns of the chosen table other roles; raise an InputError if they do not fit."""
+        table = self._chosen
+        before, table.adata = table.adata, with_roles(table.adata, roles)
+        for opened in (x for x in self._opened if x.adata is before):
+            opened.adata = table.adata
+        self._links, self.joins, self.faults = [], {}, {}
+        self.table_changed.emit()
+        self.join_again()
 
     def close(self, table: Table | None) -> None:
         """Remove a table that was added from the list, unless a layer also holds it."""

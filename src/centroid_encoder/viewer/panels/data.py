@@ -12,6 +12,7 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
+from centroid_encoder.tl._table import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,
@@ -67,7 +68,9 @@ class DataPanel(QWidget):
         menu = QMenu(self)
         menu.addAction("File (.h5ad, .csv, …) …", self.opening.ask)
         menu.addAction("AnnData folder (.zarr) …", self.opening.ask_folder)
-        self.open_button = button("Open …", "Read a .h5ad, .zarr, .csv, .tsv, .txt or .parquet; or drop it here", menu)
+        self.open_button = button(
+            "Open …", "Read a .h5ad, .zarr, .csv, .tsv, .txt or .parquet; or drop it here", menu
+        )
         tip = "Close the table; results that are not saved are lost"
         self.close_button = button("✕", tip, lambda: catalog.close(catalog.table))
         self.close_button.setAccessibleName("Close table")

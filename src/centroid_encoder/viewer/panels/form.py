@@ -12,8 +12,9 @@ from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
-from centroid_encoder.viewer.data.columns import IMAGE_NAMES, are_ids, axis, named
-from centroid_encoder.viewer.data.tables import WITH_POSITIONS
+from centroid_encoder.tl._roles import IMAGE_NAMES, axis
+from centroid_encoder.tl._table import ROLES, counted
+from centroid_encoder.viewer.data.columns import are_ids, named
 from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, page, sources
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.corrections import has_fractions
@@ -176,15 +177,14 @@ class TrainingForm(Form):
         self.label_key_changed.emit(key)
 
     def _show_hint(self) -> None:
-        """Show a hint if there are no classes, or if positions are left out."""
+        """Show a hint if there are no classes, or on the columns that are features."""
         adata, text = self._adata, ""
         if adata.n_obs and not self.label_key.choices[1:]:
             text = NO_LABELS
         elif (key := self.label_key.value) in adata.obs and adata.obs[key].isna().all():
             text = NONE_YET.format(key)
-        elif WITH_POSITIONS in adata.obsm and self.features.value == "X":
-            names = [str(name) for name in adata.obs if axis(name) is not None]
-            text = f"Positions are not used as features: {', '.join(names)}"
+        elif ROLES in adata.uns and self.features.value == "X":
+            text = f"{counted(adata)}."
         self.hint.say(text)
 
 

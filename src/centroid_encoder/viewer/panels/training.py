@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from qtpy.QtCore import Qt
+
 from centroid_encoder.errors import InputError
+from centroid_encoder.tl._table import ROLES
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
+from centroid_encoder.viewer.panels.roles import RolesDialog
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
 from centroid_encoder.viewer.session.session import Kind, Session
 
@@ -39,7 +43,10 @@ class TrainingPanel(JobPanel):
             "not seen. The map does not change"
         )
         self.check_button = button("Check labels", tip, self.check)
-        column(self, self.form, side_by_side((self.train_button, 2), (self.check_button, 1)))
+        tip = "Show which columns of the table are features, and choose others"
+        self.columns_button = button("Columns …", tip, self.show_columns)
+        buttons = side_by_side((self.train_button, 2), (self.check_button, 1))
+        column(self, self.form, self.columns_button, buttons)
         self.form.label_key_changed.connect(session.choose_labels)
         session.said.connect(self._on_said)
         session.columns_changed.connect(self._on_columns)
@@ -59,9 +66,16 @@ class TrainingPanel(JobPanel):
         """Start a cross-validation of the labels of the chosen table."""
         self._begin("cross_validate")
 
+    def show_columns(self) -> None:
+        """Open a window with the roles of the columns."""
+        dialog = RolesDialog(self.session)
+        dialog.setParent(self, dialog.windowFlags())
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
     def enable(self) -> None:
         """Enable the buttons if a job can start."""
-        for one in (self.train_button, self.check_button):
+        for one in (self.train_button, self.check_button, self.columns_button):
             one.setEnabled(self.session.table is not None and self.task is None)
 
     def written(self, table: Table, call: Call) -> None:
@@ -100,6 +114,8 @@ class TrainingPanel(JobPanel):
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or else choose that of the map."""
         session = self.session
+        has_roles = session.adata is not None and ROLES in session.adata.uns
+        self.columns_button.setVisible(has_roles)
         self.form.set_adata(session.adata, session.label_key or session.shown_labels)
 
     def _on_labels(self) -> None:

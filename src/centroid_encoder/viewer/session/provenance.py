@@ -19,6 +19,8 @@ from centroid_encoder.tl._result import (
     keys_in,
     read_result,
 )
+from centroid_encoder.tl._roles import CHOSEN
+from centroid_encoder.tl._table import ROLES, is_table
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.session.corrections import SUFFIX
 from centroid_encoder.viewer.session.labeling import mark_key
@@ -94,6 +96,12 @@ def as_python(table: Table, key: str) -> str:
 def _reading(table: Table) -> tuple[list[str], list[str], str]:
     """Return the imports, the lines that read the table, and the stem of the new file."""
     own, store = "import centroid_encoder as ce", getattr(table.sdata, "path", None)
+    if table.path is not None and is_table(table.path):
+        roles = table.adata.uns[ROLES].set_index("column")
+        roles = roles["role"][roles["reason"] == CHOSEN].to_dict()
+        named = {"roles": repr(roles)} if roles else {}
+        line = f"adata = {_call('ce.read_table', [repr(str(table.path))], named)}"
+        return [own], [line], str(table.path.with_suffix(""))
     if table.path is not None:
         read = "read_zarr" if table.path.suffix.lower() == ".zarr" else "read_h5ad"
         return [own], [f"adata = ad.{read}({str(table.path)!r})"], str(table.path.with_suffix(""))

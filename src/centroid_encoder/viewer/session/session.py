@@ -5,7 +5,7 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from napari.components import LayerList
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import (
@@ -25,6 +26,7 @@ from centroid_encoder.tl._result import (
     keys_in,
     read_result,
 )
+from centroid_encoder.tl._roles import Role
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import corrected, correction_column
@@ -254,6 +256,16 @@ class Session:
         if label_key != self._label_key:
             self._label_key = label_key
             self.shown_changed.emit()
+
+    def choose_roles(self, roles: Mapping[str, Role]) -> None:
+        """Give columns of the table other roles, unless labels are given by hand."""
+        if self.labeling is not None:
+            self.say("Press Done under Label before you choose other features.", "error")
+            return
+        try:
+            self.catalog.choose_roles(roles)
+        except InputError as error:
+            self.say(error, "error")
 
     def choose_regions(self, regions: Regions | None) -> None:
         """Choose the kind of regions that the map shows."""

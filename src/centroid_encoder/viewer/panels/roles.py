@@ -1,0 +1,75 @@
+"""Show which columns of a table are features, and let the user choose."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pandas as pd
+from qtpy.QtCore import QModelIndex, Qt, Signal
+from qtpy.QtWidgets import QDialog, QMenu
+
+from centroid_encoder.tl._roles import Role
+from centroid_encoder.tl._table import ROLES
+from centroid_encoder.viewer.panels.fields import column
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.table_model import TableView
+from centroid_encoder.viewer.session.session import Session
+
+HEADERS = [
+    ("", "Whether the column is a feature; click to change it"),
+    ("column", ""),
+    ("role", "What the column holds; click to change it"),
+    ("reason", "Why it has this role"),
+]
+IS_FEATURE, ROLE = 0, 2
+HINT = (
+    "Click the first column to take a column in or out, or click a role. An image may also be a "
+    "donor, a well or another group of cells."
+)
+
+
+class RolesDialog(QDialog):
+    """A row for each column of the table; a click changes its role."""
+
+    chosen = Signal(str, str)
+    """Name of a column, and its new role."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.setWindowTitle("Centroid-Encoder: columns")
+        self.resize(640, 480)
+        self.view, self.text = TableView("Columns of the table"), Message()
+        self.view.clicked.connect(self._on_clicked)
+        self.text.say(HINT)
+        column(self, self.view, self.text)
+        session.table_changed.connect(self._show)
+        self._show()
+
+    def _show(self) -> None:
+        adata = self._session.adata
+        if adata is None or ROLES not in adata.uns:
+            self.close()
+            return
+        found = adata.uns[ROLES]
+        ticks = ["✓" if role == "feature" else "" for role in found["role"]]
+        reasons = found["reason"].where(~found["doubt"], "in doubt: " + found["reason"])
+        rows = zip(ticks, found["column"], found["role"], reasons, strict=True)
+        table = pd.DataFrame(list(rows), columns=range(len(HEADERS)))
+        self.view.set_table(table, HEADERS, [1, 3])
+
+    def choose(self, name: str, role: Role) -> None:
+        """Give a column another role."""
+        self._session.choose_roles({name: role})
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        name, role = (self.view.frame.table.iloc[index.row(), i] for i in (1, ROLE))
+        if index.column() == IS_FEATURE:
+            self.choose(name, "text" if role == "feature" else "feature")
+        elif index.column() == ROLE:
+            menu = QMenu(self)
+            for other in get_args(Role):
+                menu.addAction(other)
+            menu.triggered.connect(lambda action: self.choose(name, action.text()))
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(self.view.viewport().mapToGlobal(self.view.visualRect(index).bottomLeft()))
