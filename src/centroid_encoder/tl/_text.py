@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from centroid_encoder.errors import InputError
