@@ -26,7 +26,7 @@ IMAGE_NAMES = (
     "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
 )  # fmt: skip
 """Names of columns of images, in the same form."""
-ID_WORDS = {"id", "ids", "uid", "uuid", "nb", "no", "num", "nr", "number", "index", "idx"}
+ID_WORDS = {"id", "ids", "oid", "uid", "uuid", "nb", "no", "num", "nr", "number", "index", "idx"}
 """Words that number things; a column whose last word is one of them is no measurement."""
 OBJECT_WORDS = {
     "cell", "cells", "object", "objects", "label", "instance", "nucleus", "nuclei", "segment",
@@ -39,7 +39,7 @@ GROUP_WORDS = {
     "ident", "image", "lane", "library", "mouse", "pathname", "patient", "plane", "plate",
     "point", "region", "replicate", "roi", "row", "run", "sample", "scan", "section", "series",
     "site", "slice", "slide", "source", "specimen", "stage", "step", "study", "subject",
-    "t", "tag", "tile", "time", "timepoint", "timestep", "tma", "treatment", "visit", "well",
+    "tag", "tile", "time", "timepoint", "timestep", "tma", "treatment", "visit", "well",
 }  # fmt: skip
 CLASS_WORDS = {
     "annotation", "category", "celltype", "class", "classification", "classifier", "cluster",
@@ -58,7 +58,7 @@ COUNT_WORDS = {
 """A column of whole numbers with one of these words is a measurement, however regular."""
 EMBEDDINGS = {"umap", "tsne", "phate"}
 WORDS_BEFORE_NUMBERS = {
-    "axis", "bbox", "box", "centroid", "coord",
+    "axis", "bbox", "box", "center", "centre", "centroid", "coord", "maximum", "minimum",
 }  # fmt: skip
 POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
     "bounding", "cell", "center", "centre", "coordinate", "dst", "edge", "end", "feret",
@@ -199,14 +199,15 @@ def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]
         return "image", "an image or a group by its name"
     if (bare and bare[-1] in CLASS_WORDS) or {"snn", "res"} <= set(parts):
         return "class", "a class by its name"
-    if plain in ID_NAMES or parts[:1] in (["parent"], ["trackobjects"], ["unnamed"]):
+    is_track = parts[:3] == ["track", "objects", "label"]
+    if plain in ID_NAMES or parts[:1] in (["parent"], ["unnamed"]) or is_track:
         return "id", "an id by its name"
     for before, word in itertools.pairwise(parts):
-        if word not in ID_WORDS:
+        if word not in ID_WORDS or "number of" in " ".join(parts):
             continue
         if before in GROUP_WORDS:
             return "image", "an image or a group by its name"
-        if before in OBJECT_WORDS or word in ("id", "ids", "uid", "uuid"):
+        if before in OBJECT_WORDS or word in ("id", "ids", "oid", "uid", "uuid"):
             return "id", "an id by its name"
     return "", ""
 

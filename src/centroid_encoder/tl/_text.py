@@ -129,7 +129,7 @@ def _rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows with the number of their last line, without comments and empty rows."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     for row in reader:
-        is_remark = row and re.match(r"# |##|sep=.$", row[0])
+        is_remark = row and re.match(r"# |##|sep=.?$", row[0])
         if any(row) and not is_remark:
             yield reader.line_num, [cell.strip() for cell in row]
 
