@@ -20,7 +20,7 @@ Write = Callable[[Path], object]
 
 
 def read_cells(path: Path) -> AnnData:
-    """Read a ``.h5ad`` file or a ``.zarr`` store; its matrices stay on disk.
+    """Read a ``.h5ad`` file or a ``.zarr`` store, whose matrices stay on disk, or a table.
 
     An OSError is raised if it may not be read, is damaged or of another kind, or contains a link.
     """
@@ -28,7 +28,10 @@ def read_cells(path: Path) -> AnnData:
     import h5py
 
     from centroid_encoder.tl._reference import check_links, unreadable
+    from centroid_encoder.tl._table import is_table, read_table
 
+    if is_table(path):
+        return read_table(path)
     if path.is_dir():
         check_store(path)
     try:
@@ -74,6 +77,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     from anndata.io import write_elem
 
     from centroid_encoder.tl._size import size_of
+    from centroid_encoder.tl._table import is_table
 
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
@@ -89,7 +93,9 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             del target["uns"][key]
 
     def write(new: Path) -> None:
-        if source.is_dir():
+        if is_table(source):
+            adata.write_h5ad(new)
+        elif source.is_dir():
             try:
                 shutil.copytree(source, new)
             except shutil.Error as error:  # It lists all files that were not copied.
