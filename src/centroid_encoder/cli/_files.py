@@ -78,6 +78,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
 
     from centroid_encoder.tl._size import size_of
     from centroid_encoder.tl._table import is_table
+    from centroid_encoder.tl._writable import writable
 
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
@@ -94,7 +95,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
 
     def write(new: Path) -> None:
         if is_table(source):
-            adata.write_h5ad(new)
+            writable(adata).write_h5ad(new)
         elif source.is_dir():
             try:
                 shutil.copytree(source, new)

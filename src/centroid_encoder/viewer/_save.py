@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import anndata as ad
 import numpy as np
 from anndata import AnnData
 from anndata.io import write_elem
@@ -18,32 +19,18 @@ from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 from centroid_encoder.tl._result import embedding_key
 from centroid_encoder.tl._size import size_of
+from centroid_encoder.tl._writable import writable
 from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
 
 
-def snapshot(adata: AnnData) -> AnnData:
-    """Return a copy to write, which shares the arrays of `adata` but not its data frames.
-
-    Its strings become categories, as anndata's writers do; `adata` itself does not change.
-    """
-    if adata.isbacked:
-        adata = adata.to_memory()
-    parts = ("uns", "obsm", "varm", "obsp", "varp", "layers")
-    shared = {part: dict(getattr(adata, part)) for part in parts}
-    shared["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
-    frames = {"obs": adata.obs.copy(), "var": adata.var.copy()}
-    copy = AnnData(adata.X, **frames, raw=adata.raw, **shared)
-    copy.strings_to_categoricals()
-    return copy
-
-
 def save_h5ad(adata: AnnData, path: StrPath) -> None:
     """Write a ``.h5ad`` file."""
     path = check_target(path, ".h5ad")
-    copy = snapshot(adata)
-    with writing(path), replacing(path, size_of(copy)) as beside:
+    copy = writable(adata)
+    nullable = ad.settings.override(allow_write_nullable_strings=True)
+    with writing(path), replacing(path, size_of(copy)) as beside, nullable:
         copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
@@ -119,7 +106,8 @@ def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
     group = zarr.open_group(folder, mode="w", zarr_format=version)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
-        write_elem(group, "/", snapshot(adata))
+        with ad.settings.override(allow_write_nullable_strings=True):
+            write_elem(group, "/", writable(adata))
     # Open it again: `group` lacks the attributes that anndata has written.
     return zarr.open_group(folder, mode="r+")
 

@@ -94,13 +94,14 @@ class SaveRow(QWidget):
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
-        from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr, snapshot
+        from centroid_encoder.tl._writable import writable
+        from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr
 
         table, kind = self._session.table, path.suffix.lower()
         if table is None:
             return
         # A copy, since the user may change the table while the thread writes.
-        adata, done = snapshot(table.adata), f"Saved {path.name}."
+        adata, done = writable(table.adata), f"Saved {path.name}."
         if kind == ".csv":
             self._write(partial(save_csv, adata, self._session.key, path), done)
         else:
