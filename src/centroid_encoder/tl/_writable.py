@@ -66,7 +66,7 @@ def _column(column: pd.Series, where: str) -> pd.Series:
         return column if is_text else column.cat.rename_categories(dtype.categories.astype(str))
     if dtype.kind in "mM" or isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype):
         return column.astype(str).where(column.notna()).astype("category")
-    if dtype != object:
+    if dtype.kind != "O":
         return column
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "boolean":
