@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -136,6 +136,8 @@ def read_cells(
     if use_rep in (None, "X") and looks_whole(X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         notices.append(f"{where} looks like raw counts; {text}")
+    if names is not None and not isinstance(X, LazyMatrix):
+        notices += _no_measurements(X, codes[kept], names)
     groups, group_names = _read_groups(adata, group_key, codes >= 0)
     params = {
         "label_key": label_key,
@@ -369,3 +371,42 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
         "values may be in another layer, in obsm (use_rep) or in raw (use_raw)",
         parameter="layer",
     )
+
+
+def _no_measurements(
+    X: Matrix, codes: NDArray[np.intp], names: NDArray[np.object_]
+) -> Iterator[str]:
+    """Yield sentences on features that equal the classes or are whole numbers in row order.
+
+    At most 2,000 labeled rows are tested.
+    """
+    rows = np.flatnonzero(codes >= 0)
+    rows = rows[np.linspace(0, len(rows) - 1, min(2000, len(rows))).astype(int)]
+    own, columns = codes[rows], np.arange(X.shape[1])
+    classes, first = np.unique(own, return_index=True)
+    if len(rows) < 20 or len(classes) > len(rows) / 2:
+        return
+
+    def values(some: NDArray[np.intp]) -> NDArray[Any]:
+        part: Any = X[some][:, columns]
+        return np.asarray(part if isinstance(part, np.ndarray) else part.toarray())
+
+    # A few rows exclude nearly all features.
+    for step in (-(-len(rows) // 20), 1):
+        part = values(rows[::step])
+        centers = values(rows[first])[np.searchsorted(classes, own[::step])]
+        equal = (part == centers).all(axis=0)
+        running = (np.diff(part, axis=0) >= 0).all(axis=0) & (part % 1 == 0).all(axis=0)
+        kept = equal | running
+        columns, equal, part = columns[kept], equal[kept], part[:, kept]
+    counts = [np.unique(column, return_counts=True)[1] for column in part.T]
+    is_class = np.array([len(n) == len(classes) for n in counts], bool) & equal
+    # Few cells express a rare gene; they may be the last ones.
+    runs = np.array([len(n) > 2 and (n.min() > 2 or n.max() == 1) for n in counts], bool)
+    for found, what in (
+        (is_class, "has one value for each class"),
+        (runs & ~is_class, "holds whole numbers in the order of the rows"),
+    ):
+        if found.any():
+            text = f"feature {listed(pd.Index(names[columns[found]]))} {what}"
+            yield f"{text}; leave it out, for example with mask_var, if it is no measurement"
