@@ -18,10 +18,8 @@ from napari.layers import Image, Labels, Layer, Points
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import (
-    WITH_POSITIONS,
     Table,
     features_to_anndata,
-    measured,
     publish,
 )
 
@@ -187,7 +185,7 @@ def test_features_become_a_table_that_can_be_saved(tmp_path: Path) -> None:
     columns = {
         "index": [1, 4, 7],
         "area": [0.5, 1.5, 2.5],
-        "mean": np.ones(3, dtype=np.float32),
+        "mean": np.full(3, 1.5, dtype=np.float32),
         "n": pd.array([None, 0, 1], dtype="Int64"),
         "touching": [True, False, False],
         "kind": ["a", "b", "a"],
@@ -199,7 +197,7 @@ def test_features_become_a_table_that_can_be_saved(tmp_path: Path) -> None:
     adata = ad.read_h5ad(tmp_path / "cells.h5ad")
     assert adata.obs_names.tolist() == ["1", "4", "7"]
     assert adata.var_names.tolist() == ["area", "mean", "n"]
-    np.testing.assert_array_equal(adata.X, [[0.5, 1, np.nan], [1.5, 1, 0], [2.5, 1, 1]])
+    np.testing.assert_array_equal(adata.X, [[0.5, 1.5, np.nan], [1.5, 1.5, 0], [2.5, 1.5, 1]])
     # Whole numbers can be measurements or classes.
     assert list(adata.obs) == [name for name in columns if name not in ("area", "mean")]
     assert adata.obs["touching"].dtype == bool
@@ -208,17 +206,26 @@ def test_features_become_a_table_that_can_be_saved(tmp_path: Path) -> None:
     assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
 
 
-def test_ids_and_positions_are_not_measurements_but_positions_can_be_chosen() -> None:
-    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == ([], [])
+def test_ids_and_positions_are_not_measurements_unless_they_are_chosen() -> None:
     # These are columns of scikit-image.
     names = ["label", "centroid-0", "centroid-1", "bbox-0", "area", "area_bbox"]
-    table = pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names)
-    adata = features_to_anndata(table, of_labels=True)
-    assert adata.var_names.tolist() == ["area", "area_bbox"]
-    assert adata.obsm[WITH_POSITIONS].shape == (40, 5)
-    positions = table[["centroid-0", "centroid-1"]]
-    assert measured(positions)[0] == list(positions)
-    assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
+    layer = image(features=pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names))
+    catalog = Catalog(LayerList([layer]))
+    (table,) = found(catalog)
+    catalog.choose(table)
+    assert table.adata.var_names.tolist() == ["area", "area_bbox"]
+    table.adata.obs["own"] = "kept"
+    catalog.choose_roles({"centroid-0": "feature", "area": "text"})
+    assert found(catalog) == [table]
+    assert table.adata.var_names.tolist() == ["centroid-0", "area_bbox"]
+    assert "area" in table.adata.obs
+    assert set(table.adata.obs["own"]) == {"kept"}
+    # A table that has nothing but positions is learned from them.
+    layer.features = layer.features[["label", "centroid-0", "centroid-1"]]
+    (table,) = found(catalog)
+    assert table.adata.var_names.tolist() == ["centroid-0", "centroid-1"]
+    layer.features = pd.DataFrame({"label": range(40), "cell_id": range(40)})
+    assert found(catalog) == []
 
 
 def test_labels_without_index_are_numbered_from_the_background() -> None:
@@ -243,7 +250,7 @@ def test_results_are_added_to_the_features_and_not_learned_from(
     extra = {
         "nullable": pd.array([None, True] * (N // 2), dtype="boolean"),
         "category": pd.Categorical(["x", None] * (N // 2), ["y", "x"], ordered=True),
-        "small": np.arange(N, dtype=np.float32),
+        "small": np.linspace(0, 1, N, dtype=np.float32) ** 2,
         "object": ["x", None] * (N // 2),
     }
     layer.features = features().assign(**extra)

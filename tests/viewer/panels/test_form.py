@@ -77,7 +77,7 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
             "kind": ["a", "b"] * 15,
             "centroid-0": np.arange(30.0),
             "bbox-2": np.arange(30),
-            "area": np.arange(30) / 7,
+            "area": np.random.default_rng(0).random(30),
         }
     )
     layer = Labels(np.zeros((4, 4), dtype=int), features=measured)
@@ -85,13 +85,8 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
     form.set_adata(table.adata)
     assert form.label_key.choices[1:] == ("kind",)
     assert list(table.adata.var_names) == ["area"]
-    assert form.features.choices == ("X", "obsm: with positions")
-    # The form names what is left out.
-    assert "centroid-0, bbox-2" in form.hint.text()
-    form.features.value = "obsm: with positions"
-    assert form.hint.isHidden()
-    form.features.value = "X"
-    assert not form.hint.isHidden()
+    # The form counts what is left out.
+    assert form.hint.text() == "1 of 5 columns are features; not 2 position, 1 id, 1 text."
     # A column with the name of ids that holds classes is offered.
     table.adata.obs["label"] = np.arange(30) % 3
     form.set_adata(table.adata)
@@ -198,13 +193,13 @@ def test_the_field_of_a_wrong_parameter_is_shown(form: TrainingForm, qtbot: QtBo
 
 
 def test_labels_among_the_variables_are_left_out(form: TrainingForm):
-    features = pd.DataFrame({"area": np.linspace(1, 2, 12), "cluster": np.arange(12) % 3})
+    features = pd.DataFrame({"area": np.linspace(1, 2, 12), "grade": np.arange(12) % 3})
     layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
     (table,) = find_tables([layer], [], [])
-    form.set_adata(table.adata, "cluster")
+    form.set_adata(table.adata, "grade")
     mask = form.parameters()["mask_var"]
     assert table.adata.var_names[mask].tolist() == ["area"]
     # A variable that only has the same name as the labels is kept.
-    table.adata.obs["cluster"] = pd.Categorical(["a", "b"] * 6)
-    form.set_adata(table.adata, "cluster")
+    table.adata.obs["grade"] = pd.Categorical(["a", "b"] * 6)
+    form.set_adata(table.adata, "grade")
     assert "mask_var" not in form.parameters()
