@@ -176,7 +176,7 @@ class Measurement:
         cure = "for one more of time, pass time_series=True"
         _check(ndim in (2, 3), f"{text}, but space has 2 or 3 axes; {cure}", "labels")
         fits = ndim == 2 or labels.dtype != np.uint8 or shape[axes[2]] not in (3, 4)
-        _check(fits, f"{text}, like a picture in colours. {MASK}", "labels")
+        _check(fits, f"{text}, like a picture in colours; pass one number for each pixel", "labels")
         given = self.spacing.get(name, ()) if isinstance(self.spacing, Mapping) else self.spacing
         spacing = np.ravel(1.0 if given is None else given).tolist()
         if len(spacing) == len(shape) - first:
@@ -195,14 +195,12 @@ class Measurement:
             _check_array(image, "biuf", f"image {channel!r} must be numbers", "images")
             own, given = tuple(image.shape), self.channel_axis
             fitting = channel_axes(own, shape, first)
-            if own == shape or (given is None and None in fitting):
-                fitting = [None]
-            elif given is not None:
-                fitting = [axis for axis in fitting if axis in (given, given + len(own))]
+            if given is not None:
+                fitting = [axis for axis in fitting if axis in (None, given, given + len(own))]
             text = f"image {channel!r} has the shape {own} and labels {name!r} {shape}: the pixels "
             text += "must be the same, beside one axis of channels, which channel_axis may choose"
-            _check(len(fitting) == 1, text, "images")
-            [axis] = fitting
+            _check(len(fitting) == 1 or fitting[:1] == [None], text, "images")
+            axis = fitting[0 if given is None else -1]
             for i in [None] if axis is None else range(own[axis]):
                 key = str(channel) if i is None else f"{channel}_{i}"
                 read = partial(_read, image, axis=axis, index=i)
@@ -254,10 +252,8 @@ class Measurement:
         n_shapes = len(self._shapes)
         n_flat = sum(np.isnan(X[:, :n_shapes]).any(axis=1).sum() for _, X, _ in self._parts)
         if n_flat:
-            text = (
-                "flat cells, all in one plane, have no solidity and Feret diameter: these are NaN"
-            )
-            self.notices.append(f"{n_flat:,} {text}")
+            text = "solidity and Feret diameter are NaN for cells whose pixels lie in one plane"
+            self.notices.append(f"{text}: {n_flat:,} of {n_done:,} cells")
 
     def table(self) -> AnnData:
         """Return the cells that `run` measured."""
@@ -361,10 +357,10 @@ def _measure_shapes(
 
 def _check_array(image: Any, kinds: str, text: str, parameter: str) -> None:
     """Raise an InputError if an object is no dense array of one of the kinds of numbers."""
-    dtype: Any = getattr(image, "dtype", None)
-    fits = isinstance(dtype, np.dtype) and hasattr(image, "shape") and not hasattr(image, "nnz")
-    fits = fits and not dtype.hasobject
-    _check(fits, f"{text}; got {type(image).__name__}. {ARRAY}", parameter)
+    dtype: Any = getattr(image, "dtype", "no dtype")
+    fits = isinstance(dtype, np.dtype) and not dtype.hasobject
+    fits = fits and hasattr(image, "shape") and not hasattr(image, "nnz")
+    _check(fits, f"{text}; got {type(image).__name__} ({dtype}). {ARRAY}", parameter)
     _check(dtype.kind in kinds, f"{text}; got {dtype}", parameter)
 
 

@@ -102,7 +102,6 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     stems = [_stem(layer.name) for layer in labels]
     by_name = len(set(stems)) == len(stems) > 1 and {_stem(one.name) for one in images} <= {*stems}
     channels: dict[str, dict[str, Any]] = {layer.name: {} for layer in labels}
-    sources: dict[tuple[str, str], str] = {}
     for image in images:
         fitting = [layer for layer in labels if have_same_pixels(layer, image)]
         name = re.sub(r" \[\d+\]$", "", image.name)  # napari numbers layers of the same name
@@ -121,11 +120,9 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
             found = {f"{name}_{color}": found[name][..., i] for i, color in enumerate(RGB)}
         for layer in fitting:
             for twice in found.keys() & channels[layer.name]:
-                both = f"of {sources[layer.name, twice]} and {image.name}"
-                text = f"{layer.name} has two channels called {twice}, {both}"
+                text = f"{layer.name} has two channels called {twice}, the second is {image.name}"
                 raise ValueError(f"{text}; rename a layer")
             channels[layer.name] |= found
-            sources |= {(layer.name, channel): image.name for channel in found}
     first_axis = int(time_series)
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
     if len(units) > 1:
