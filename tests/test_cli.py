@@ -399,7 +399,7 @@ def test_measure_a_time_series(images: Path) -> None:
         ("in.h5ad", "its name must end in .tif or .npy"),
         ("damaged.tif", "damaged.tif cannot be read: "),
         ("nuclei.tif dapi.npy --channels a,b", "there are 1 channels, dapi;"),
-        ("nuclei.tif dapi.npy ./dapi.npy", "two images have the same name"),
+        ("nuclei.tif dapi.npy ./dapi.npy", "dapi.npy and dapi.npy have the same name"),
     ],
 )
 def test_images_that_cannot_be_measured_are_errors(arguments: str, text: str, images: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
 from centroid_encoder.files import check_space
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from centroid_encoder.stores import check_no_links
 
 
 def _split(kind: type, context: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -60,13 +58,14 @@ def measure(
     """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
 
     LABELS is a label image, with a number for each cell and 0 for the background. IMAGES have the
-    same pixels, and may have several channels. All are .tif or .npy files.
+    same pixels, and may have several channels. All are .tif or .npy files, or arrays in .zarr.
     """
     options.check_outputs([output], [labels, *images])
     pixels, axes = _read(labels)
     named = {path.stem: _read(path)[0] for path in images}
-    if len(named) < len(images):
-        raise ValueError("two images have the same name, and so would their channels")
+    for one, other in combinations(images, 2):
+        if one.stem == other.stem:
+            raise ValueError(f"{one} and {other} have the same name, and so would their channels")
     if "T" in axes and not settings["time_series"]:
         text = f"the axes of {labels} are {', '.join(axes)}"
         session.warn(f"{text}; if the first one is time, pass time_series=True")
@@ -100,10 +99,12 @@ def measure(
     return Results({output: write}, [f"{sentence}: {', '.join(adata.var_names)}."], document)
 
 
-def _read(path: Path) -> tuple[NDArray[np.generic], str]:
+def _read(path: Path) -> tuple[Any, str]:
     """Read an image, and a letter for each of its axes; an empty string if the file has none."""
     ending = path.suffix.lower()
     try:
+        if path.name.lower().endswith("_seg.npy"):
+            raise ValueError("files of Cellpose are not opened; save the masks in Cellpose as .tif")
         if ending == ".npy":
             import numpy as np
 
@@ -113,7 +114,20 @@ def _read(path: Path) -> tuple[NDArray[np.generic], str]:
 
             with tifffile.TiffFile(path) as file:
                 return file.series[0].asarray(), file.series[0].axes
+        if ending == ".zarr":
+            import zarr
+
+            check_no_links(path)
+            store: Any = zarr.open(path, mode="r")
+            attributes = store.attrs.get("ome", store.attrs)
+            if "multiscales" in attributes:  # a group in the layout of OME
+                scales = attributes["multiscales"][0]
+                axes = "".join(axis["name"] for axis in scales["axes"]).upper()
+                return store[scales["datasets"][0]["path"]], axes
+            if isinstance(store, zarr.Array):
+                return store, ""
     # Damaged files raise many kinds of errors.
     except Exception as error:
         raise OSError(f"{path} cannot be read: {error}") from error
-    raise OSError(f"{path} is no image that can be read: its name must end in .tif or .npy")
+    text = "its name must end in .tif or .npy, or in .zarr with an array or an OME-Zarr image in it"
+    raise OSError(f"{path} is no image that can be read: {text}")

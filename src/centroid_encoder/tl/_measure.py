@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from anndata import AnnData
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from centroid_encoder.core.axes import channel_axes, kept_axes
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
@@ -20,7 +21,13 @@ SHAPES = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "ext
 MORE = ["equivalent_diameter_area", "feret_diameter_max", "perimeter", "solidity"]
 CHUNK = 1_000
 """Number of cells whose shapes are measured by one task, in about a second."""
+HULL = {"feret_diameter_max", "solidity"}
+"""Shapes that need a convex hull; in three dimensions, a cell within a plane has none."""
 MASK = "Number the parts of a mask with skimage.measure.label"
+ARRAY = (
+    "Pass an array, such as tifffile.imread and numpy.asarray return, or the masks of Cellpose: "
+    "numpy.load('…_seg.npy', allow_pickle=True).item()['masks']"
+)
 
 
 def measure(
@@ -38,8 +45,9 @@ def measure(
     """Make a table of the shapes, positions and intensities of the cells in label images.
 
     Images may be NumPy or dask arrays, or anything else that is sliced like them. They are read
-    frame by frame and channel by channel. More than 5,000 cells of a frame are measured in several
-    processes.
+    frame by frame and channel by channel. Axes of length 1 before or after the others do not count:
+    labels of shape (1, y, x) are a plane. Masked pixels are background in labels, and missing in
+    images. More than 5,000 cells of a frame are measured in several processes.
 
     Parameters
     ----------
@@ -77,8 +85,9 @@ def measure(
         ``X`` : dtype ``float32``
             Shapes as :func:`skimage.measure.regionprops` defines them: ``area``,
             ``axis_major_length``, ``axis_minor_length``, ``eccentricity``, ``extent`` and
-            `properties`; in three dimensions ``volume`` instead of area, and no eccentricity. The
-            unit is part of the name, such as ``area_um2``. Then, for each channel, the mean, the
+            `properties`; in three dimensions ``volume`` instead of area, no eccentricity, and NaN
+            for the solidity and the Feret diameter of cells whose pixels lie in one plane. The unit
+            is part of the name, such as ``area_um2``. Then, for each channel, the mean, the
             standard deviation and the quantiles of the finite pixels of the cell: ``DAPI_mean``,
             ``DAPI_std``, ``DAPI_q50``; NaN if there are none. A channel without a name is called
             ``intensity``.
@@ -97,7 +106,7 @@ def measure(
     ------
     ValueError
         If labels are negative or not integers, if the shapes of images and labels do not fit
-        together, or if there are no cells.
+        together, if two names are the same, or if there are no cells.
 
     Examples
     --------
@@ -146,6 +155,7 @@ class Measurement:
             fits = len(images) > 0 or given in (None, [])
             _check(fits, f"{name} has no effect without images", name)
         named = self.labels if isinstance(self.labels, Mapping) else {"labels": self.labels}
+        _check_names(((str(key), f"labels {key!r}") for key in named), "labels")
         self._regions = {str(key): self._region(key, one, images) for key, one in named.items()}
         kinds = {key: (len(one[1]), *sorted(one[2])) for key, one in self._regions.items()}
         text = f"labels must have the same number of axes and the same channels; got {kinds}"
@@ -158,32 +168,46 @@ class Measurement:
 
     def _region(self, name: Any, labels: Any, images: Any) -> tuple[Any, list[float], Any]:
         """Return a label image, its spacing, and a function for each channel that reads a frame."""
-        text = f"labels {name!r} must be integers, one for each cell; got {labels.dtype}. {MASK}"
-        _check(labels.dtype.kind in "iu", text, "labels")
-        shape, ndim = tuple(labels.shape), len(labels.shape) - self.time_series
-        text = f"labels {name!r} have the shape {shape}, but space has 2 or 3 axes"
-        _check(ndim in (2, 3), f"{text}; for one more of time, pass time_series=True", "labels")
-        given = self.spacing.get(name) if isinstance(self.spacing, Mapping) else self.spacing
+        text = f"labels {name!r} must be integers, as skimage.measure.label or .astype(int) returns"
+        _check_array(labels, "iu", text, "labels")
+        shape, first = tuple(labels.shape), int(self.time_series)
+        axes = kept_axes(shape, first)[first:]
+        ndim, text = len(axes), f"labels {name!r} have the shape {shape}"
+        cure = "for one more of time, pass time_series=True"
+        _check(ndim in (2, 3), f"{text}, but space has 2 or 3 axes; {cure}", "labels")
+        fits = ndim == 2 or labels.dtype != np.uint8 or shape[axes[2]] not in (3, 4)
+        _check(fits, f"{text}, like a picture in colours; pass one number for each pixel", "labels")
+        given = self.spacing.get(name, ()) if isinstance(self.spacing, Mapping) else self.spacing
         spacing = np.ravel(1.0 if given is None else given).tolist()
+        if len(spacing) == len(shape) - first:
+            spacing = [spacing[axis - first] for axis in axes]
         fits = len(spacing) in (1, ndim) and all(0 < step < np.inf for step in spacing)
         text = f"spacing must be a positive number, or {ndim} of them for labels {name!r}"
         _check(fits, f"{text}; got {given!r}", "spacing")
-        if any(isinstance(one, Mapping) for one in images.values()):
-            _check(name in images, f"images has no images of labels {name!r}", "images")
+        nested = [isinstance(one, Mapping) for one in images.values()]
+        if any(nested):
+            text = "images must be arrays, or a mapping for each of the labels; got images of"
+            fits = name in images and all(nested)
+            _check(fits, f"{text} {list(images)}, and labels {name!r}", "images")
             images = images[name]
-        channels = {}
+        channels = []
         for channel, image in images.items():
-            own = tuple(image.shape)
-            axes = [i for i in range(len(own)) if own[:i] + own[i + 1 :] == shape]
-            axes = [i for i in axes if self.channel_axis in (None, i, i - len(own))]
+            _check_array(image, "biuf", f"image {channel!r} must be numbers", "images")
+            own, given = tuple(image.shape), self.channel_axis
+            fitting = channel_axes(own, shape, first)
+            if given is not None:
+                fitting = [axis for axis in fitting if axis in (None, given, given + len(own))]
             text = f"image {channel!r} has the shape {own} and labels {name!r} {shape}: the pixels "
             text += "must be the same, beside one axis of channels, which channel_axis may choose"
-            _check(own == shape or len(axes) == 1, text, "images")
-            if own == shape:
-                channels[str(channel)] = partial(_read, image)
-            for i in range(own[axes[0]]) if axes else ():
-                channels[f"{channel}_{i}"] = partial(_read, image, axis=axes[0], index=i)
-        return labels, spacing * (ndim // len(spacing)), channels
+            _check(len(fitting) == 1 or fitting[:1] == [None], text, "images")
+            axis = fitting[0 if given is None else -1]
+            for i in [None] if axis is None else range(own[axis]):
+                key = str(channel) if i is None else f"{channel}_{i}"
+                read = partial(_read, image, axis=axis, index=i)
+                channels.append((key, f"a channel of image {channel!r}", read))
+        _check_names(channels, "images")
+        readers = {key: read for key, _, read in channels}
+        return labels, spacing * (ndim // len(spacing)), readers
 
     def run(self, callback: Callback | None = None) -> None:
         """Measure everything; see `Job.run`."""
@@ -193,12 +217,15 @@ class Measurement:
             n_before = n_found
             for frame in range(labels.shape[0]) if self.time_series else [None]:
                 step(None)
-                pixels = _read(labels, frame).astype(np.int64, copy=False)
+                pixels = np.ma.filled(_read(labels, frame), 0)
+                lowest, highest = int(pixels.min(initial=0)), int(pixels.max(initial=0))
+                _check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
+                text = f"labels {name!r} contain {highest}, but must be below 2**63"
+                _check(highest < 2**63, text, "labels")
+                pixels = pixels.astype(np.int64, copy=False)
                 codes, found = pd.factorize(pixels.ravel(), sort=True)
                 # The code 0 is reserved for the background, even if there is none.
                 codes, found = codes.reshape(pixels.shape) + (0 not in found), found[found != 0]
-                lowest = found.min(initial=0)
-                _check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
                 if len(found) == 0:
                     continue
                 n_found += len(found)
@@ -210,7 +237,7 @@ class Measurement:
                     columns.append(_statistics(codes, channels[channel](frame), self._shares))
                 chunks = []
                 for chunk in _measured(codes, self._shapes, spacing):
-                    chunks.append(pd.DataFrame(chunk))
+                    chunks.append(chunk)
                     n_done += len(chunks[-1])
                     step(Progress(n_done, n_found))
                 shapes = pd.concat(chunks).sort_values("label").drop(columns="label")
@@ -222,6 +249,11 @@ class Measurement:
             if n_found - n_before < 2:
                 self.notices.append(f"labels {name!r} hold {n_found - n_before} cells. {MASK}")
         _check(n_done > 0, "the labels hold no cells: all pixels are background, 0", "labels")
+        n_shapes = len(self._shapes)
+        n_flat = sum(np.isnan(X[:, :n_shapes]).any(axis=1).sum() for _, X, _ in self._parts)
+        if n_flat:
+            text = "solidity and Feret diameter are NaN for cells whose pixels lie in one plane"
+            self.notices.append(f"{text}: {n_flat:,} of {n_done:,} cells")
 
     def table(self) -> AnnData:
         """Return the cells that `run` measured."""
@@ -234,29 +266,39 @@ class Measurement:
         spacing = np.array([self._regions[name][1] for name in regions])
         units = {"area": f"{unit}{self._ndim}", "eccentricity": "", "extent": "", "solidity": ""}
         statistics = ["mean", "std", *(f"q{100 * share:02g}" for share in self._shares)]
-        rows = [("", name, units.get(name, unit)) for name in self._shapes]
+        rows = [(None, name, units.get(name, unit)) for name in self._shapes]
         if self._ndim == 3:
-            rows[0] = ("", "volume", f"{unit}3")
+            rows[0] = (None, "volume", f"{unit}3")
         rows += [(channel, name, "intensity") for channel in self.channels for name in statistics]
         var = pd.DataFrame(rows, columns=["channel", "property", "unit"])
-        var.index = [f"{a}_{b}" if a else f"{b}_{c}".rstrip("_") for a, b, c in rows]
+        var.index = [f"{b}_{c}".rstrip("_") if a is None else f"{a}_{b}" for a, b, c in rows]
+        parts = [f"{b} in {c}" if a is None else f"{b} of channel {a!r}" for a, b, c in rows]
+        _check_names(zip(var.index, parts, strict=True), "images")
         return AnnData(
             np.where(np.isfinite(X), X, np.nan),
             obs=obs if self.time_series else obs.drop(columns="frame"),
-            var=var.replace({"channel": {"": None}}).astype("category"),
+            var=var.astype("category"),
             obsm={"spatial": np.concatenate(centers)},
             uns={"spatialdata_attrs": joins, "measure": {"unit": unit, "spacing": spacing}},
         )
 
 
-def _read(image: Any, frame: int | None, axis: int | None = None, index: int = 0) -> NDArray[Any]:
-    """Read a frame of an image; of several channels, read the one at an index of the `axis`."""
+def _read(
+    image: Any, frame: int | None, axis: int | None = None, index: int | None = None
+) -> NDArray[Any]:
+    """Read a frame of an image; of several channels, read the one at an index of the `axis`.
+
+    The result is a plane or a volume, and is a masked array if the image is one.
+    """
     where: list[Any] = [slice(None)] * len(image.shape)
     if axis is not None:
         where[axis] = index
     if frame is not None:
         where[1 if axis == 0 else 0] = frame
-    return np.asarray(image[tuple(where)])
+    part = image[tuple(where)]
+    # NumPy would drop the mask of a dask array.
+    pixels: NDArray[Any] = np.asanyarray(part.compute() if hasattr(part, "compute") else part)
+    return pixels.reshape([pixels.shape[axis] for axis in kept_axes(pixels.shape)])
 
 
 def _statistics(
@@ -267,8 +309,8 @@ def _statistics(
     `codes` are the pixels of the label image, from 1 to n_cells, and `shares` are the quantiles;
     the shape is (n_cells, 2 + n_shares).
     """
-    inside = (codes > 0) & np.isfinite(pixels)
-    values = pd.Series(pixels[inside].astype(np.float64)).groupby(codes[inside])
+    inside = (codes > 0) & np.ma.filled(np.isfinite(pixels), False)
+    values = pd.Series(np.asarray(pixels[inside], np.float64)).groupby(codes[inside])
     columns = [values.mean(), values.std(ddof=0), *(values.quantile(share) for share in shares)]
     table = pd.concat(columns, axis=1).reindex(range(1, codes.max() + 1))
     return np.asarray(table)
@@ -276,10 +318,9 @@ def _statistics(
 
 def _measured(
     codes: NDArray[np.int64], properties: list[str], spacing: list[float]
-) -> Iterator[dict[str, NDArray[Any]]]:
+) -> Iterator[pd.DataFrame]:
     """Measure the shapes of `CHUNK` cells at a time, and those of many cells in processes."""
     from scipy.ndimage import find_objects
-    from skimage.measure import regionprops_table
 
     # The cells of a chunk are neighbors along the longest axis, so that only a part of the image is
     # read.
@@ -293,9 +334,43 @@ def _measured(
         kept[cells + 1] = cells + 1
         return kept[codes.take(range(ends[cells, 0].min(), ends[cells, 1].max()), axis)]
 
-    task = partial(regionprops_table, properties=["label", *properties], spacing=spacing)
     parallel = Parallel(-1 if len(chunks) > 5 else 1, return_as="generator")
-    yield from parallel(delayed(task)(part(cells)) for cells in chunks)
+    yield from parallel(
+        delayed(_measure_shapes)(part(cells), properties, spacing) for cells in chunks
+    )
+
+
+def _measure_shapes(
+    codes: NDArray[Any], properties: list[str], spacing: list[float]
+) -> pd.DataFrame:
+    """Measure shapes as regionprops_table does, which fails if a cell of a volume is flat."""
+    from skimage.measure import regionprops
+
+    table: dict[str, list[Any]] = {name: [] for name in ["label", *properties]}
+    may_fail = codes.ndim == 3 and not HULL.isdisjoint(table)
+    for cell in regionprops(codes, spacing=spacing):  # type: ignore[no-untyped-call]
+        is_flat = may_fail and np.linalg.matrix_rank(cell.coords - cell.coords[0]) < 3
+        for name, column in table.items():
+            column.append(np.nan if is_flat and name in HULL else cell[name])
+    return pd.DataFrame(table)
+
+
+def _check_array(image: Any, kinds: str, text: str, parameter: str) -> None:
+    """Raise an InputError if an object is no dense array of one of the kinds of numbers."""
+    dtype: Any = getattr(image, "dtype", "no dtype")
+    fits = isinstance(dtype, np.dtype) and not dtype.hasobject
+    fits = fits and hasattr(image, "shape") and not hasattr(image, "nnz")
+    _check(fits, f"{text}; got {type(image).__name__} ({dtype}). {ARRAY}", parameter)
+    _check(dtype.kind in kinds, f"{text}; got {dtype}", parameter)
+
+
+def _check_names(parts: Iterable[Sequence[Any]], parameter: str) -> None:
+    """Raise an InputError if two parts have the same name; each is a name and a description."""
+    first: dict[str, str] = {}
+    for name, what, *_ in parts:
+        text = f"{first.get(name)} and {what} would have the same name, {name!r}; rename one"
+        _check(name not in first, text, parameter)
+        first[name] = what
 
 
 def _check(fits: bool, text: str, parameter: str) -> None:

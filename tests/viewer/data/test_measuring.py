@@ -75,7 +75,10 @@ def test_images_of_each_label_image(
         ([labels(), image(data=IMAGE.T)], r"the shape \(12, 8\) and nuclei the shape \(8, 12\)"),
         ([labels(), image(scale=(2, 2))], "with the same scale and position"),
         ([labels(**PLACE), image(scale=(2, 2))], "with the same scale and position"),
-        ([labels(), image("a"), image("a [1]")], "nuclei has two channels called a"),
+        (
+            [labels(), image("a"), image("a [1]")],
+            "nuclei has two channels called a, the second is a .1",
+        ),
         (
             [labels(), labels("cells", units=("um", "um"))],
             "several units, pixel and um|several units, pixel and .m; set layer.units",

@@ -87,6 +87,31 @@ def test_several_labels_are_measured_and_joined_at_once(
         assert join.n_joined == N
 
 
+def test_a_mask_of_one_plane_is_measured_as_a_plane(
+    viewer: Viewer, open_widget: Open, qtbot: QtBot
+) -> None:
+    viewer.add_image(IMAGE, name="CD3")
+    labels = viewer.add_labels(LABELS[None, None], name="nuclei", opacity=0.5)
+    widget = open_widget()
+    dialog = ask(widget)
+    assert dialog.images_list.chosen == [viewer.layers["CD3"]]
+    assert dialog.time_box.isHidden()
+    dialog.reject()
+
+    measure(widget, qtbot)
+
+    assert widget.catalog.table is not None
+    adata = widget.catalog.table.adata
+    expected = ce.tl.measure({"nuclei": LABELS}, {"CD3": IMAGE}, progress=False)
+    np.testing.assert_array_equal(adata.X, expected.X)
+    assert adata.var_names.equals(expected.var_names)
+    assert adata.obs_names.equals(expected.obs_names)
+    [(link, join)] = widget.catalog.joins.items()
+    assert link.layer is labels
+    assert join.n_joined == N
+    assert widget.data.message.kind == "info"
+
+
 def test_the_dialog_shows_why_layers_do_not_fit(
     viewer: Viewer, open_widget: Open, qtbot: QtBot
 ) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from anndata import AnnData
 from napari.layers import Image, Labels
 
+from centroid_encoder.core.axes import channel_axes, kept_axes
 from centroid_encoder.viewer.data.ids import pixels
 
 if TYPE_CHECKING:
@@ -65,23 +66,22 @@ class Measuring:
 
 def may_be_time(labels: Labels) -> bool | None:
     """Return whether the first axis is likely to be time; None if it cannot be time."""
-    if labels.ndim != 3:
-        return True if labels.ndim == 4 else None
+    if labels.ndim not in (3, 4) or _shape(labels)[0] == 1:
+        return None
     name, unit = str(labels.axis_labels[0]).lower(), labels.units[0]
-    return name in TIMES or dict(unit.dimensionality) == {"[time]": 1}
+    return labels.ndim == 4 or name in TIMES or dict(unit.dimensionality) == {"[time]": 1}
 
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
     """Return whether an image has the same pixels as labels, apart from an axis of channels."""
-    shape, place = _shape(image), np.stack([image.scale, image.translate])
-    axes = range(len(shape))
-    for left_out in axes if len(shape) > labels.ndim else [None]:
-        kept = [axis for axis in axes if axis != left_out]
-        if tuple(shape[axis] for axis in kept) == _shape(labels) and np.allclose(
-            [labels.scale, labels.translate], place[:, kept], rtol=1e-4, atol=1e-9
-        ):
-            return True
-    return False
+    place, expected = (np.stack([layer.scale, layer.translate]) for layer in (image, labels))
+    expected = expected[:, kept_axes(_shape(labels))]
+    return any(
+        np.allclose(
+            expected, place[:, kept_axes(_shape(image), without=axis)], rtol=1e-4, atol=1e-9
+        )
+        for axis in channel_axes(_shape(image), _shape(labels))
+    )
 
 
 def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measuring:
@@ -120,7 +120,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
             found = {f"{name}_{color}": found[name][..., i] for i, color in enumerate(RGB)}
         for layer in fitting:
             for twice in found.keys() & channels[layer.name]:
-                raise ValueError(f"{layer.name} has two channels called {twice}; rename a layer")
+                text = f"{layer.name} has two channels called {twice}, the second is {image.name}"
+                raise ValueError(f"{text}; rename a layer")
             channels[layer.name] |= found
     first_axis = int(time_series)
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
