@@ -16,6 +16,8 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import as_python
@@ -38,6 +40,9 @@ class SaveRow(QWidget):
         self.message = Message()
         self.task: Task | None = None
         self._saved_to: Path | None = None
+        self._without: set[str] = set()
+        self._part = ""
+        self._again: Callable[[], None] = lambda: None
         menu = QMenu(self)
 
         def action(text: str, default: str, kinds: str, save: Callable[[Path], None]) -> Any:
@@ -62,10 +67,13 @@ class SaveRow(QWidget):
         self.copy_button = button("Copy as Python", tip, self.copy_script)
         self.undo_button = button("Undo", "", session.undo)
         self.redo_button = button("Redo", "", session.redo)
+        tip = "Write the file without this part; the table here keeps it"
+        self.without_button = button("", tip, self._save_without)
+        self.without_button.hide()
         row = side_by_side(self.save_button, self.copy_button, self.undo_button, self.redo_button)
         row.insertStretch(2)
-        column(self, self.message, row)
-        session.table_changed.connect(lambda: self.message.say(""))
+        column(self, self.message, self.without_button, row)
+        session.table_changed.connect(self._check)
         session.shown_changed.connect(self._offer)
         self._offer()
 
@@ -92,21 +100,32 @@ class SaveRow(QWidget):
             back.setEnabled(bool(step))
             back.setToolTip(step)
 
+    def _check(self) -> None:
+        """Say what a file cannot hold of the table that was chosen."""
+        self._without.clear()
+        self.without_button.hide()
+        self.message.say("")
+        if (adata := self._session.adata) is not None:
+            try:
+                check_writable(adata)
+            except InputError as error:
+                self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
+
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
-        from centroid_encoder.tl._writable import writable
         from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr
 
         table, kind = self._session.table, path.suffix.lower()
         if table is None:
             return
         # A copy, since the user may change the table while the thread writes.
-        adata, done = writable(table.adata), f"Saved {path.name}."
+        adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
             self._write(partial(save_csv, adata, self._session.key, path), done)
         else:
             save = save_zarr if kind == ".zarr" else save_h5ad
-            self._write(partial(save, adata, path), done, path)
+            self._again = partial(self.save_table, path)
+            self._write(partial(save, adata, path, set(self._without)), done, path)
 
     def save_model(self, path: Path) -> None:
         """Write the map alone in a thread."""
@@ -135,7 +154,9 @@ class SaveRow(QWidget):
 
         table = self._session.table
         if table is not None and table.origin == "spatialdata":
-            self._write(partial(save_table, table), f"Updated {table.name}.")
+            self._again = self.update_store
+            write = partial(save_table, table, set(self._without))
+            self._write(write, f"Updated {table.name}.")
         elif table is not None and table.path is not None:
             self.save_table(table.path)
 
@@ -165,6 +186,7 @@ class SaveRow(QWidget):
                     table.path = self._saved_to = path
             self._offer()
 
+        self.without_button.hide()
         self.message.say("Saving …")
         self.task = Task(lambda _: write(), on_end, self)
         self._offer()
@@ -178,9 +200,18 @@ class SaveRow(QWidget):
             # anndata adds a note that names the entry that it cannot write.
             text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
             self.message.say(text, "error")
+            if isinstance(error, UnwritableError):
+                self._part = str(error.parameter)
+                self.without_button.setText(f"Save without {error.parameter}")
+                self.without_button.show()
             show_error(text)
         else:
             self.message.say(done)
+
+    def _save_without(self) -> None:
+        """Save once more, and leave out the part that could not be written."""
+        self._without.add(self._part)
+        self._again()
 
     @property
     def proposal(self) -> str:
