@@ -304,7 +304,7 @@ def check_read(adata: AnnData) -> None:
     """Raise an InputError if the columns of `adata` are still in a file."""
     if not isinstance(adata.obs, pd.DataFrame):
         text = "the columns of adata are not in memory, as after anndata.experimental.read_lazy"
-        raise InputError(f"{text}; call adata = adata.to_memory() first", parameter="adata")
+        raise InputError(f"{text}; call adata = adata.to_memory() first", "adata")
 
 
 def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:

@@ -48,46 +48,56 @@ def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
 
     Raises an UnwritableError that names the first part that cannot be written.
     """
-    copy = snapshot(adata, **_converted(adata, without))
+    frames = {name: writable_frame(frame, name, without) for name, frame in _frames(adata).items()}
+    copy = snapshot(adata, **frames, **_entries(adata, without))
     copy.strings_to_categoricals()
     return copy
 
 
 def check_writable(adata: AnnData) -> None:
-    """Raise the error of `writable`, without reading a matrix."""
-    _converted(adata, ())
+    """Raise the error of `writable`, without reading a matrix or converting the cells."""
+    for name, frame in _frames(adata).items():
+        _check_frame(frame, name)
+    _entries(adata)
 
 
-def _converted(adata: AnnData, without: Collection[str]) -> dict[str, Any]:
-    frames = {"obs": adata.obs, "var": adata.var}
-    if adata.raw is not None:
-        frames["raw.var"] = adata.raw.var
-    converted: dict[str, Any] = {
-        name: writable_frame(frame, name, without) for name, frame in frames.items()
-    }
-    return converted | {
-        name: _entry(getattr(adata, name), name, without) for name in ("uns", "obsm", "varm")
-    }
+def _frames(adata: AnnData) -> dict[str, pd.DataFrame]:
+    raw = {} if adata.raw is None else {"raw.var": adata.raw.var}
+    return {"obs": adata.obs, "var": adata.var, **raw}
+
+
+def _entries(adata: AnnData, without: Collection[str] = ()) -> dict[str, Any]:
+    return {name: _entry(getattr(adata, name), name, without) for name in ("uns", "obsm", "varm")}
+
+
+def _check_frame(frame: pd.DataFrame, where: str) -> None:
+    names = frame.columns.astype(str)
+    if repeated := names[names.duplicated()].tolist():
+        raise InputError(f"{where} has several columns {repeated[0]!r}; rename or drop all but one")
+    for name, column in zip(names, frame, strict=True):
+        values = frame[column]
+        if values.dtype != object or pd.api.types.infer_dtype(values) != "mixed":
+            continue
+        if values.map(lambda value: isinstance(value, np.ndarray | list | dict)).any():
+            part = f"{where}[{name!r}]"
+            text = f"{part} holds arrays or lists, which no file can hold"
+            raise UnwritableError(f"{text}; drop this column, or save without it", part)
 
 
 def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = ()) -> pd.DataFrame:
     """Return a data frame that anndata can write; `where` is its name in errors."""
+    frame = frame.loc[:, [f"{where}[{str(name)!r}]" not in without for name in frame]]
+    _check_frame(frame, where)
     names = frame.columns.astype(str)
-    if repeated := names[names.duplicated()].tolist():
-        raise InputError(f"{where} has several columns {repeated[0]!r}; rename or drop all but one")
     frame = frame.set_axis(names, axis=1)
     if "_index" in names:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
         frame = frame.rename(columns={"_index": "index" if "index" not in names else "names"})
-    columns = {
-        name: _column(column, part)
-        for name, column in frame.items()
-        if (part := f"{where}[{name!r}]") not in without
-    }
-    new = pd.DataFrame(columns, index=frame.index, columns=pd.Index(columns, dtype=object))
+    columns = {name: _column(column) for name, column in frame.items()}
+    new = pd.DataFrame(columns, index=frame.index, columns=frame.columns)
     return new.rename_axis(None) if frame.index.name in names else new
 
 
-def _column(column: pd.Series, where: str) -> pd.Series:
+def _column(column: pd.Series) -> pd.Series:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         plain = dtype.categories.dtype.kind in "biufO" and dtype.categories.inferred_type != "mixed"
@@ -102,9 +112,6 @@ def _column(column: pd.Series, where: str) -> pd.Series:
         return column.astype("boolean")
     if kind in ("string", "empty"):
         return column if column.notna().all() else column.astype("category")
-    if column.map(lambda value: isinstance(value, np.ndarray | list | dict)).any():
-        text = f"{where} holds arrays or lists, which no file can hold"
-        raise UnwritableError(f"{text}; drop this column, or save without it", where)
     return column.astype(str).where(column.notna()).astype("category")
 
 
