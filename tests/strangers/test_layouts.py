@@ -43,7 +43,7 @@ def write_old(cells: ad.AnnData, path: Path) -> None:
         file["uns/cell_type_categories"] = np.array(["a", "b", "c"], "S1")
 
 
-@pytest.mark.filterwarnings("ignore:.*was written without encoding metadata")
+@pytest.mark.filterwarnings("ignore:.*was written with")
 def test_an_old_layout_is_read_and_written_in_the_new_one(
     cells: ad.AnnData, fast: ce.CentroidEncoder, tmp_path: Path
 ) -> None:

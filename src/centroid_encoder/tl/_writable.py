@@ -16,27 +16,24 @@ from anndata.io import write_elem
 
 from centroid_encoder.errors import InputError
 
+FRAMES, MAPPINGS = ("obs", "var"), ("uns", "obsm", "varm")
+
 
 class UnwritableError(InputError):
     """A part that no file can hold; `parameter` is its name, such as ``uns['x']``."""
 
 
 def snapshot(adata: AnnData, **changed: Any) -> AnnData:
-    """Return a copy that shares the arrays of `adata`, but not its data frames and mappings.
+    """Return a copy in memory that shares arrays, but not data frames and mappings.
 
     `changed` are parts that take the place of those of `adata`.
     """
     if adata.isbacked:
         adata = adata.to_memory()
-    names = ("uns", "obsm", "varm", "obsp", "varp", "layers")
-    parts = {name: dict(getattr(adata, name)) for name in names}
+    parts = {name: dict(getattr(adata, name)) for name in (*MAPPINGS, "obsp", "varp", "layers")}
     parts["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
-    parts |= {"obs": adata.obs.copy(), "var": adata.var.copy(), **changed}
-    raw_var = parts.pop("raw.var", None)
-    if adata.raw is not None:
-        var = adata.raw.var if raw_var is None else raw_var
-        parts["raw"] = {"X": adata.raw.X, "var": var, "varm": dict(adata.raw.varm)}
-    return AnnData(adata.X, **parts)
+    frames = {"obs": adata.obs.copy(), "var": adata.var.copy(), "raw": adata.raw}
+    return AnnData(adata.X, **parts | frames | changed)
 
 
 def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
@@ -48,38 +45,33 @@ def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
 
     Raises an UnwritableError that names the first part that cannot be written.
     """
-    frames = {name: writable_frame(frame, name, without) for name, frame in _frames(adata).items()}
-    copy = snapshot(adata, **frames, **_entries(adata, without))
+    if adata.isbacked:
+        adata = adata.to_memory()
+    parts = {name: _entry(getattr(adata, name), name, without) for name in (*FRAMES, *MAPPINGS)}
+    if (raw := adata.raw) is not None:
+        var = writable_frame(raw.var, "raw.var", without)
+        parts["raw"] = {"X": raw.X, "var": var, "varm": dict(raw.varm)}
+    copy = snapshot(adata, **parts)
     copy.strings_to_categoricals()
     return copy
 
 
 def check_writable(adata: AnnData) -> None:
     """Raise the error of `writable`, without reading a matrix or converting the cells."""
-    for name, frame in _frames(adata).items():
-        _check_frame(frame, name)
-    _entries(adata)
-
-
-def _frames(adata: AnnData) -> dict[str, pd.DataFrame]:
-    raw = {} if adata.raw is None else {"raw.var": adata.raw.var}
-    return {"obs": adata.obs, "var": adata.var, **raw}
-
-
-def _entries(adata: AnnData, without: Collection[str] = ()) -> dict[str, Any]:
-    return {name: _entry(getattr(adata, name), name, without) for name in ("uns", "obsm", "varm")}
+    for name in FRAMES:
+        _check_frame(getattr(adata, name), name)
+    for name in MAPPINGS:
+        _entry(getattr(adata, name), name, ())
 
 
 def _check_frame(frame: pd.DataFrame, where: str) -> None:
     names = frame.columns.astype(str)
     if repeated := names[names.duplicated()].tolist():
         raise InputError(f"{where} has several columns {repeated[0]!r}; rename or drop all but one")
-    for name, column in zip(names, frame, strict=True):
-        values = frame[column]
-        if values.dtype != object or pd.api.types.infer_dtype(values) != "mixed":
-            continue
-        if values.map(lambda value: isinstance(value, np.ndarray | list | dict)).any():
-            part = f"{where}[{name!r}]"
+    for name, column in frame.items():
+        is_mixed = column.dtype == object and pd.api.types.infer_dtype(column) == "mixed"
+        if is_mixed and column.map(lambda x: isinstance(x, np.ndarray | list | dict)).any():
+            part = f"{where}[{str(name)!r}]"
             text = f"{part} holds arrays or lists, which no file can hold"
             raise UnwritableError(f"{text}; drop this column, or save without it", part)
 
@@ -88,8 +80,7 @@ def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = (
     """Return a data frame that anndata can write; `where` is its name in errors."""
     frame = frame.loc[:, [f"{where}[{str(name)!r}]" not in without for name in frame]]
     _check_frame(frame, where)
-    names = frame.columns.astype(str)
-    frame = frame.set_axis(names, axis=1)
+    frame = frame.set_axis(names := frame.columns.astype(str), axis=1)
     if "_index" in names:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
         frame = frame.rename(columns={"_index": "index" if "index" not in names else "names"})
     columns = {name: _column(column) for name, column in frame.items()}
@@ -116,7 +107,7 @@ def _column(column: pd.Series) -> pd.Series:
 
 
 def _entry(value: Any, where: str, without: Collection[str]) -> Any:
-    """Return an entry of ``uns``, ``obsm`` or ``varm`` that anndata can write."""
+    """Return a part of an AnnData in a form that anndata can write."""
     if isinstance(value, Mapping):
         return {
             str(key).replace("/", "|"): _entry(x, part, without)

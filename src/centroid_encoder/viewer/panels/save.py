@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,6 @@ class SaveRow(QWidget):
         self.message = Message()
         self.task: Task | None = None
         self._saved_to: Path | None = None
-        self._without: set[str] = set()
-        self._part = ""
         self._again: Callable[[], None] = lambda: None
         menu = QMenu(self)
 
@@ -68,7 +66,7 @@ class SaveRow(QWidget):
         self.undo_button = button("Undo", "", session.undo)
         self.redo_button = button("Redo", "", session.redo)
         tip = "Write the file without this part; the table here keeps it"
-        self.without_button = button("", tip, self._save_without)
+        self.without_button = button("", tip, lambda: self._again())
         self.without_button.hide()
         row = side_by_side(self.save_button, self.copy_button, self.undo_button, self.redo_button)
         row.insertStretch(2)
@@ -102,7 +100,6 @@ class SaveRow(QWidget):
 
     def _check(self) -> None:
         """Say what a file cannot hold of the table that was chosen."""
-        self._without.clear()
         self.without_button.hide()
         self.message.say("")
         if (adata := self._session.adata) is not None:
@@ -121,19 +118,18 @@ class SaveRow(QWidget):
         # A copy, since the user may change the table while the thread writes.
         adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
-            self._write(partial(save_csv, adata, self._session.key, path), done)
+            self._write(lambda _: save_csv(adata, self._session.key, path), done)
         else:
             save = save_zarr if kind == ".zarr" else save_h5ad
-            self._again = partial(self.save_table, path)
-            self._write(partial(save, adata, path, set(self._without)), done, path)
+            self._write(partial(save, adata, path), done, path)
 
     def save_model(self, path: Path) -> None:
         """Write the map alone in a thread."""
         from centroid_encoder.viewer._save import save_model
 
         if (table := self._session.table) is not None:
-            write = partial(save_model, table.adata, self._session.key, path)
-            self._write(write, f"Saved {path.name}.")
+            adata, key = table.adata, self._session.key
+            self._write(lambda _: save_model(adata, key, path), f"Saved {path.name}.")
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
         """Draw a figure of `pl` and write it."""
@@ -154,9 +150,7 @@ class SaveRow(QWidget):
 
         table = self._session.table
         if table is not None and table.origin == "spatialdata":
-            self._again = self.update_store
-            write = partial(save_table, table, set(self._without))
-            self._write(write, f"Updated {table.name}.")
+            self._write(partial(save_table, table), f"Updated {table.name}.")
         elif table is not None and table.path is not None:
             self.save_table(table.path)
 
@@ -170,14 +164,29 @@ class SaveRow(QWidget):
         table = self._session.table
         return "" if table is None else as_python(table, self._session.key)
 
-    def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
-        """Write a file in a thread unless one is being written; `path` becomes the table's file."""
+    def _write(
+        self,
+        write: Callable[[Collection[str]], None],
+        done: str,
+        path: Path | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """Write a file in a thread unless one is being written; `path` becomes the table's file.
+
+        The file lacks the parts `without`; if another part cannot be written, a button offers to
+        leave it out, too.
+        """
         table = self._session.table
         if self.task is not None or table is None:
             return
 
         def on_end(_: None, error: Exception | None) -> None:
             self.task = None
+            if isinstance(error, UnwritableError):
+                less = [*without, str(error.parameter)]
+                self._again = partial(self._write, write, done, path, less)
+                self.without_button.setText(f"Save without {error.parameter}")
+                self.without_button.show()
             with self._saying(done):
                 if error is not None:
                     raise error
@@ -188,7 +197,7 @@ class SaveRow(QWidget):
 
         self.without_button.hide()
         self.message.say("Saving …")
-        self.task = Task(lambda _: write(), on_end, self)
+        self.task = Task(lambda _: write(without), on_end, self)
         self._offer()
 
     @contextmanager
@@ -197,21 +206,11 @@ class SaveRow(QWidget):
         try:
             yield
         except Exception as error:
-            # anndata adds a note that names the entry that it cannot write.
-            text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
+            text = sentence(error)
             self.message.say(text, "error")
-            if isinstance(error, UnwritableError):
-                self._part = str(error.parameter)
-                self.without_button.setText(f"Save without {error.parameter}")
-                self.without_button.show()
             show_error(text)
         else:
             self.message.say(done)
-
-    def _save_without(self) -> None:
-        """Save once more, and leave out the part that could not be written."""
-        self._without.add(self._part)
-        self._again()
 
     @property
     def proposal(self) -> str:
