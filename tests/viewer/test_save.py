@@ -134,10 +134,9 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(
 ) -> None:
     save(trained, tmp_path / name)
     before = contents(tmp_path)
-    trained.uns["odd"] = (1, 2)
-    with pytest.raises(Exception, match="tuple") as caught:
+    trained.uns["odd"] = [{"a": 1}]
+    with pytest.raises(ValueError, match=r"uns\['odd'\] is a list, which no file can hold"):
         save(trained, tmp_path / name)
-    assert "odd" in " ".join(caught.value.__notes__)
     assert contents(tmp_path) == before
 
 

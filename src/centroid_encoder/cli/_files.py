@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Results
 
 Write = Callable[[Path], object]
+KINDS = (None, "", "anndata", "array", "csr_matrix", "csc_matrix")
+"""Kinds of the whole file and of X; older versions of anndata wrote none."""
 
 
 def read_cells(path: Path) -> AnnData:
@@ -27,6 +29,7 @@ def read_cells(path: Path) -> AnnData:
     import anndata as ad
     import h5py
 
+    from centroid_encoder.errors import InputError
     from centroid_encoder.tl._reference import check_links, unreadable
     from centroid_encoder.tl._table import is_table, read_table
 
@@ -39,7 +42,18 @@ def read_cells(path: Path) -> AnnData:
             return _read_store(path)
         with h5py.File(path) as file:
             check_links(file)
-        return ad.read_h5ad(path, backed="r")
+            X = file.get("X")
+            for part in filter(None, (file, X)):
+                if (kind := part.attrs.get("encoding-type")) not in KINDS:
+                    raise InputError(f"{part.name} is of the unknown kind {kind}")
+            if isinstance(X, h5py.Group) and not {"data", "indices", "indptr"} <= set(X):
+                raise InputError("a part of the sparse matrix X is missing")
+            # A table of anndata 0.6 or earlier, or without X, cannot be backed and extended.
+            is_old = any(isinstance(file.get(x), h5py.Dataset) for x in ("obs", "obsm", "uns"))
+        adata = ad.read_h5ad(path, backed=None if is_old or X is None else "r")
+        if X is not None and adata.X.shape != adata.shape:
+            raise InputError(f"X is of shape {adata.X.shape}, but obs and var of {adata.shape}")
+        return adata
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error
     # h5py, zarr and anndata raise many kinds of errors for damaged files.
@@ -77,13 +91,12 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     from anndata.io import write_elem
 
     from centroid_encoder.tl._size import size_of
-    from centroid_encoder.tl._table import is_table
-    from centroid_encoder.tl._writable import writable
+    from centroid_encoder.tl._writable import writable, writable_frame
 
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
         with ad.settings.override(allow_write_nullable_strings=True):
-            write_elem(target, "obs", adata.obs)
+            write_elem(target, "obs", writable_frame(adata.obs, "obs"))
             for slot in ("obsm", "uns"):
                 if slot not in target:
                     write_elem(target, slot, {})
@@ -94,9 +107,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             del target["uns"][key]
 
     def write(new: Path) -> None:
-        if is_table(source):
-            writable(adata).write_h5ad(new)
-        elif source.is_dir():
+        if source.is_dir():
             try:
                 shutil.copytree(source, new)
             except shutil.Error as error:  # It lists all files that were not copied.
@@ -104,6 +115,8 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             store = zarr.open_group(new, mode="r+", use_consolidated=False)
             put(store)
             zarr.consolidate_metadata(store.store)
+        elif not adata.isbacked:
+            writable(adata).write_h5ad(new)
         else:
             check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))
             shutil.copyfile(source, new)

@@ -60,8 +60,11 @@ class Session:
         self, path: Path, prepare: Callable[[AnnData], Job]
     ) -> tuple[AnnData, str, Write]:
         """Run a job on the cells of a file; return them, the key, and the writer of a copy."""
+        from centroid_encoder.tl._writable import check_writable
+
         adata = read_cells(path)
         with closing(adata.file):
+            check_writable(adata)
             job = prepare(adata)
             self.run(job)
             job.write(adata)

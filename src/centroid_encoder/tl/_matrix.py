@@ -33,7 +33,13 @@ def usable(X: Any) -> Any:
     # scipy cannot slice half precision. If the dtypes of indices and pointers differ, as in some
     # files, it converts all indices for each slice; the constructor converts them once.
     data = X.data.astype(np.float32) if X.dtype == np.float16 else X.data
-    return type(X)((data, X.indices, X.indptr), shape=X.shape)
+    copy = type(X)((data, X.indices, X.indptr), shape=X.shape)
+    try:
+        # scipy would read and write outside its arrays.
+        copy.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"a sparse matrix is damaged: {error}") from error
+    return copy
 
 
 def in_memory(X: Any) -> Matrix:
@@ -42,6 +48,11 @@ def in_memory(X: Any) -> Matrix:
         X = getattr(X, method)() if hasattr(X, method) else X
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
+    if isinstance(X, pd.DataFrame) and np.asarray(X).dtype == object:
+        # Nullable numbers, or numbers and booleans.
+        numbers = X.convert_dtypes()
+        if all(map(pd.api.types.is_numeric_dtype, numbers.dtypes)):
+            return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
     return usable(X).tocsr() if issparse(X) else np.asarray(X)
 
 

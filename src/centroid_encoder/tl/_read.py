@@ -32,6 +32,8 @@ MaskVar = NDArray[np.bool_] | str | None
 MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
 """Texts of missing values in pandas, NumPy, R and spreadsheets, in lower case."""
 
+BOOLEANS = {"false": 0, "0": 0, "0.0": 0, "true": 1, "1": 1, "1.0": 1}
+
 logger = logging.getLogger("centroid_encoder")
 # Without a handler, Python would print each warning a second time.
 logger.addHandler(logging.NullHandler())
@@ -292,11 +294,19 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
     """Return ``adata.obs[key]``; `parameter` is the parameter that an error blames."""
     if parameter is not None:
         check_name(key, parameter, "a column of obs")
+    check_read(adata)
     column = _entry(adata.obs, key, "obs", parameter, "column ")
     if isinstance(column, pd.DataFrame):
         text = f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one"
         raise InputError(text, parameter=parameter)
     return column
+
+
+def check_read(adata: AnnData) -> None:
+    """Raise an InputError if the columns of `adata` are still in a file."""
+    if not isinstance(adata.obs, pd.DataFrame):
+        text = "the columns of adata are not in memory, as after anndata.experimental.read_lazy"
+        raise InputError(f"{text}; call adata = adata.to_memory() first", "adata")
 
 
 def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
@@ -348,13 +358,29 @@ def _mask_columns(adata: Any, mask_var: MaskVar) -> NDArray[np.intp] | None:
     elif isinstance(mask_var, pd.Series) and not mask_var.index.equals(adata.var_names):
         text = "the index of mask_var is not var_names; pass mask_var.reindex(adata.var_names)"
         raise InputError(text, parameter="mask_var")
-    mask, n_vars = np.asarray(mask_var), len(adata.var_names)
-    if mask.dtype != bool or mask.shape != (n_vars,) or not mask.any():
+    mask, n_vars = as_mask(mask_var), len(adata.var_names)
+    if mask is None or len(mask) != n_vars:
         text = f"{name} must hold True or False for each of the {n_vars} variables, True for some"
         raise InputError(text, parameter="mask_var")
     if automatic:
         logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
     return np.flatnonzero(mask)
+
+
+def as_mask(values: Any) -> NDArray[np.bool_] | None:
+    """Return a mask, False where a value is missing; None if it is none, or True nowhere.
+
+    The values are booleans, the numbers 0 and 1, or text of these, in any type of column.
+    """
+    if np.ndim(values) != 1:
+        return None
+    column = pd.Series(values).reset_index(drop=True)
+    given = column.dropna()
+    if given.dtype.kind not in "biuf":
+        given = given.astype(str).str.lower().map(BOOLEANS)
+    if not given.isin((0, 1)).all() or not given.any():
+        return None
+    return np.isin(column.index, given.index[given == 1])
 
 
 def _check_varied(X: Matrix | Lazy, where: str) -> None:

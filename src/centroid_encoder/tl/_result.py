@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check_name
-from centroid_encoder.tl._read import check_choice
+from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
 Column = Literal["label", "confidence", "split", "novelty", "own", "judged"]
@@ -230,6 +230,7 @@ def _read(
 
     Any error of `make` becomes an InputError.
     """
+    check_read(adata)
     stored = adata.uns.get(name)
     if not isinstance(stored, Mapping) or part not in stored:
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import datetime
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -15,50 +16,79 @@ from anndata.io import write_elem
 
 from centroid_encoder.errors import InputError
 
+FRAMES, MAPPINGS = ("obs", "var"), ("uns", "obsm", "varm")
 
-def writable(adata: AnnData) -> AnnData:
-    """Return a copy that anndata can write, which shares the arrays of `adata`.
 
-    Column names, dates, intervals, mixed values and booleans with missing values are converted to
-    what ``.h5ad`` and ``.zarr`` can hold; entries of ``uns`` to arrays, numbers and text.
+class UnwritableError(InputError):
+    """A part that no file can hold; `parameter` is its name, such as ``uns['x']``."""
 
-    Raises an InputError that names the first part that cannot be written.
+
+def snapshot(adata: AnnData, **changed: Any) -> AnnData:
+    """Return a copy in memory that shares arrays, but not data frames and mappings.
+
+    `changed` are parts that take the place of those of `adata`.
     """
     if adata.isbacked:
         adata = adata.to_memory()
-    parts = {part: dict(getattr(adata, part)) for part in ("obsm", "varm", "obsp", "varp")}
-    for part in ("obsm", "varm"):
-        for key, value in parts[part].items():
-            if isinstance(value, pd.DataFrame):
-                parts[part][key] = _frame(value, f"{part}[{key!r}]")
-    layers = {key: value for key, value in adata.layers.items() if key is not None}
-    copy = AnnData(
-        adata.X,
-        obs=_frame(adata.obs, "obs"),
-        var=_frame(adata.var, "var"),
-        uns={str(key): _entry(value, f"uns[{key!r}]") for key, value in adata.uns.items()},
-        layers=layers,
-        **parts,
-    )
-    if adata.raw is not None:
-        copy.raw = AnnData(adata.raw.X, copy.obs, _frame(adata.raw.var, "raw.var"))
+    parts = {name: dict(getattr(adata, name)) for name in (*MAPPINGS, "obsp", "varp", "layers")}
+    parts["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
+    frames = {"obs": adata.obs.copy(), "var": adata.var.copy(), "raw": adata.raw}
+    return AnnData(adata.X, **parts | frames | changed)
+
+
+def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
+    """Return a copy that anndata can write, which shares the arrays of `adata`.
+
+    Column names, dates, intervals, mixed values and booleans with missing values are converted to
+    what ``.h5ad`` and ``.zarr`` can hold; entries of ``uns`` to arrays, numbers and text. Parts
+    named in `without`, such as ``uns['x']``, are left out.
+
+    Raises an UnwritableError that names the first part that cannot be written.
+    """
+    if adata.isbacked:
+        adata = adata.to_memory()
+    parts = {name: _entry(getattr(adata, name), name, without) for name in (*FRAMES, *MAPPINGS)}
+    if (raw := adata.raw) is not None:
+        var = writable_frame(raw.var, "raw.var", without)
+        parts["raw"] = {"X": raw.X, "var": var, "varm": dict(raw.varm)}
+    copy = snapshot(adata, **parts)
     copy.strings_to_categoricals()
     return copy
 
 
-def _frame(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+def check_writable(adata: AnnData) -> None:
+    """Raise the error of `writable`, without reading a matrix or converting the cells."""
+    for name in FRAMES:
+        _check_frame(getattr(adata, name), name)
+    for name in MAPPINGS:
+        _entry(getattr(adata, name), name, ())
+
+
+def _check_frame(frame: pd.DataFrame, where: str) -> None:
     names = frame.columns.astype(str)
     if repeated := names[names.duplicated()].tolist():
         raise InputError(f"{where} has several columns {repeated[0]!r}; rename or drop all but one")
-    frame = frame.set_axis(names, axis=1)
+    for name, column in frame.items():
+        is_mixed = column.dtype == object and pd.api.types.infer_dtype(column) == "mixed"
+        if is_mixed and column.map(lambda x: isinstance(x, np.ndarray | list | dict)).any():
+            part = f"{where}[{str(name)!r}]"
+            text = f"{part} holds arrays or lists, which no file can hold"
+            raise UnwritableError(f"{text}; drop this column, or save without it", part)
+
+
+def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = ()) -> pd.DataFrame:
+    """Return a data frame that anndata can write; `where` is its name in errors."""
+    frame = frame.loc[:, [f"{where}[{str(name)!r}]" not in without for name in frame]]
+    _check_frame(frame, where)
+    frame = frame.set_axis(names := frame.columns.astype(str), axis=1)
     if "_index" in names:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
         frame = frame.rename(columns={"_index": "index" if "index" not in names else "names"})
-    columns = {name: _column(column, f"{where}[{name!r}]") for name, column in frame.items()}
+    columns = {name: _column(column) for name, column in frame.items()}
     new = pd.DataFrame(columns, index=frame.index, columns=frame.columns)
     return new.rename_axis(None) if frame.index.name in names else new
 
 
-def _column(column: pd.Series, where: str) -> pd.Series:
+def _column(column: pd.Series) -> pd.Series:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         plain = dtype.categories.dtype.kind in "biufO" and dtype.categories.inferred_type != "mixed"
@@ -66,25 +96,30 @@ def _column(column: pd.Series, where: str) -> pd.Series:
         return column if is_text else column.cat.rename_categories(dtype.categories.astype(str))
     if dtype.kind in "mM" or isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype):
         return column.astype(str).where(column.notna()).astype("category")
-    if dtype.kind != "O":
+    if dtype.kind != "O" or isinstance(dtype, pd.StringDtype):
         return column
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "boolean":
         return column.astype("boolean")
-    if column.map(lambda value: isinstance(value, np.ndarray | list | dict)).any():
-        raise InputError(f"{where} holds arrays or lists, which no file can hold; drop this column")
-    if kind in ("string", "empty") and column.notna().all():
-        return column
+    if kind in ("string", "empty"):
+        return column if column.notna().all() else column.astype("category")
     return column.astype(str).where(column.notna()).astype("category")
 
 
-def _entry(value: Any, where: str) -> Any:
-    """Return an entry of ``uns`` that anndata can write."""
+def _entry(value: Any, where: str, without: Collection[str]) -> Any:
+    """Return a part of an AnnData in a form that anndata can write."""
     if isinstance(value, Mapping):
-        found = {str(key): _entry(x, f"{where}[{key!r}]") for key, x in value.items()}
-        return {key.replace("/", "|"): x for key, x in found.items()}
+        return {
+            str(key).replace("/", "|"): _entry(x, part, without)
+            for key, x in value.items()
+            if (part := f"{where}[{key!r}]") not in without
+        }
+    if isinstance(value, pd.Series):
+        value = value.to_frame()
     if isinstance(value, pd.DataFrame):
-        return _frame(value, where)
+        return writable_frame(value, where, without)
+    if isinstance(value, str | float) or _is_numeric(value):
+        return value
     for choice in _choices(value):
         with h5py.File("entry", "w", driver="core", backing_store=False) as file:
             try:
@@ -94,16 +129,21 @@ def _entry(value: Any, where: str) -> Any:
             except Exception:
                 continue
         return choice
-    kind = type(value).__name__
-    raise InputError(f"{where} is a {kind}, which no file can hold; delete it", parameter=where)
+    text = f"{where} is a {type(value).__name__}, which no file can hold"
+    raise UnwritableError(f"{text}; delete it, or save without it", where)
+
+
+def _is_numeric(value: Any) -> bool:
+    """Return whether a value is an array or a scalar of numbers or booleans, also out of memory."""
+    return not isinstance(value, pd.Index) and getattr(value, "dtype", np.dtype("O")).kind in "biuf"
 
 
 def _choices(value: Any) -> Iterator[Any]:
     yield value
-    if isinstance(value, tuple | list | set):
+    if isinstance(value, tuple | list | set | pd.Index):
         yield list(value)
         table = np.asarray(list(value), dtype=object)
         if not any(isinstance(x, Mapping) for x in table.ravel()):
             yield table.astype(str)
-    elif isinstance(value, PurePath):
+    elif isinstance(value, PurePath | datetime.date | np.datetime64):
         yield str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,22 @@ from centroid_encoder.viewer.data.tables import Table
 StrPath = str | os.PathLike[str]
 
 
-def save_h5ad(adata: AnnData, path: StrPath) -> None:
-    """Write a ``.h5ad`` file."""
+def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
+    """Write a ``.h5ad`` file; `without` are parts to leave out, as in `writable`."""
     path = check_target(path, ".h5ad")
-    copy = writable(adata)
+    copy = writable(adata, without)
     nullable = ad.settings.override(allow_write_nullable_strings=True)
     with writing(path), replacing(path, size_of(copy)) as beside, nullable:
         copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
-def save_zarr(adata: AnnData, path: StrPath) -> None:
+def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
     import zarr
 
     path, version = check_store_target(path)
     with replacing_folder(path, path.parent) as new:
-        _write_zarr(new, adata, version)
+        _write_zarr(new, writable(adata, without), version)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
             zarr.consolidate_metadata(new)
@@ -59,7 +60,7 @@ def save_csv(adata: AnnData, key: str, path: StrPath) -> None:
         table.to_csv(beside)
 
 
-def save_table(table: Table) -> None:
+def save_table(table: Table, without: Collection[str] = ()) -> None:
     """Replace a table of a SpatialData object in its zarr store.
 
     spatialdata cannot replace an element on disk, so anndata writes the table.
@@ -89,7 +90,8 @@ def save_table(table: Table) -> None:
     check_no_links(store / "tables")
     with replacing_folder(folder, store) as new:
         before = zarr.open_group(folder, mode="r")
-        group = _write_zarr(new, table.adata, before.metadata.zarr_format)
+        copy = writable(table.adata, without)
+        group = _write_zarr(new, copy, before.metadata.zarr_format)
         annotated = table.adata.uns.get("spatialdata_attrs", {})
         # A list of regions may be stored as an array.
         attrs = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in annotated.items()}
@@ -100,14 +102,14 @@ def save_table(table: Table) -> None:
 
 
 def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
-    """Write an AnnData into a new store, in a version of the zarr format."""
+    """Write a writable AnnData into a new store, in a version of the zarr format."""
     import zarr
 
     group = zarr.open_group(folder, mode="w", zarr_format=version)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
         with ad.settings.override(allow_write_nullable_strings=True):
-            write_elem(group, "/", writable(adata))
+            write_elem(group, "/", adata)
     # Open it again: `group` lacks the attributes that anndata has written.
     return zarr.open_group(folder, mode="r+")
 

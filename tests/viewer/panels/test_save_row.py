@@ -66,3 +66,32 @@ def test_the_opened_file_is_not_proposed_as_a_name(
     finish(row, qtbot)
     assert row.proposal == str(tmp_path / "mine.h5ad")
     assert list(pd.read_csv(tmp_path / "mine.csv", index_col=0)) == [*cells.obs, *cells.var_names]
+
+
+def test_what_a_file_cannot_hold_is_said_at_opening_and_left_out_by_a_button(
+    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
+) -> None:
+    catalog = row._session.catalog
+    cells.uns["steps"], cells.uns["more"] = [{"a": 1}], [{"b": 2}]
+    catalog.choose(catalog.add(cells, "notebook"))
+    assert row.message.kind == "warning"
+    assert row.message.text() == (
+        "This table cannot be saved as it is: uns['steps'] is a list, which no file can hold; "
+        "delete it, or save without it."
+    )
+    assert row.without_button.isHidden()
+    row.save_table(path := tmp_path / "cells.h5ad")
+    for name in ("steps", "more"):
+        finish(row, qtbot)
+        assert not path.exists()
+        assert row.without_button.text() == f"Save without uns['{name}']"
+        assert not row.without_button.isHidden()
+        row.without_button.click()
+    finish(row, qtbot)
+    assert row.message.text() == "Saved cells.h5ad."
+    assert row.without_button.isHidden()
+    assert not {"steps", "more"} & set(ad.read_h5ad(path).uns)
+    assert cells.uns["steps"] == [{"a": 1}]
+    del cells.uns["steps"], cells.uns["more"]
+    catalog.choose(catalog.add(cells.copy(), "another"))
+    assert row.message.text() == ""

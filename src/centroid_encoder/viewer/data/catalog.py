@@ -26,6 +26,7 @@ from centroid_encoder.viewer.data.columns import (
     id_columns,
     image_column,
     images_by_name,
+    name_of,
 )
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit
@@ -209,7 +210,7 @@ class Catalog:
         images = self._chosen.images
         self._chosen.declined = False
         for link in self._links:
-            if str(link.image) == str(value) or (link.image is None and layer is not None):
+            if name_of(link.image) == name_of(value) or (link.image is None and layer is not None):
                 images[link.layer] = NOT_SHOWN
         if layer is not None:
             if value is None:
@@ -288,7 +289,7 @@ class Catalog:
             if image is None:
                 return [link(layer)]
             if image is not NOT_SHOWN:
-                found.setdefault(str(image), link(layer, image))
+                found.setdefault(name_of(image), link(layer, image))
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
@@ -346,11 +347,11 @@ class Catalog:
         values: list[object] = list(counts.index[counts > 0])
         if not isinstance(column.dtype, pd.CategoricalDtype):
             values = natsorted(values, key=str)
-        links = {str(link.image): link for link in [*self.faults, *self.joins]}
+        links = {name_of(link.image): link for link in [*self.faults, *self.joins]}
         images = []
-        for value in [*([None] if str(None) in links else []), *values]:
+        for value in [*([None] if name_of(None) in links else []), *values]:
             n_cells = int(counts.sum() if value is None else counts[value])
-            link = links.get(str(value))
+            link = links.get(name_of(value))
             shown = () if link is None else (link, self.joins.get(link), self.faults.get(link, ""))
             images.append(TableImage(value, n_cells, *shown))
         return images
@@ -362,11 +363,11 @@ class Catalog:
             return ""
         if not joins:
             return "No layer shows the cells of this table."
-        shown = {str(link.image) for link in joins}
-        if images is not None and str(None) not in shown:
+        shown = {name_of(link.image) for link in joins}
+        if images is not None and name_of(None) not in shown:
             for image in images.iloc[rows].dropna().unique():
-                if str(image) not in shown:
-                    return f"In {image}, which is not open."
+                if name_of(image) not in shown:
+                    return f"In {name_of(image)}, which is not open."
         return f"Not in the layer {next(iter(joins)).layer.name}."
 
     def absence(self) -> str:

@@ -15,6 +15,7 @@ from anndata import AnnData
 from napari.layers import Layer
 from numpy.typing import NDArray
 
+from centroid_encoder.tl._matrix import in_memory
 from centroid_encoder.tl._roles import ID_NAMES, IMAGE_NAMES, axis
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
@@ -80,6 +81,11 @@ def whole_numbers(column: pd.Series, name: str) -> pd.Series:
     return numbers.astype("Int64").reindex(column.index)
 
 
+def name_of(value: object) -> str:
+    """Return a value as text; a whole number has no decimals, however it is stored."""
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", str(value))
+
+
 def id_columns(
     obs: pd.DataFrame, image_column: str | None, declared: str | None, *, of_layer: bool
 ) -> list[str]:
@@ -142,7 +148,7 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
     Names match if they are equal, or equal without file extensions and words such as "mask":
     ``A_mask`` shows ``A.tiff``. A layer whose name matches several images shows none of them.
     """
-    exact = {str(value): value for value in values}
+    exact = {name_of(value): value for value in values}
     similar: dict[str, list[object]] = {}
     for name, value in exact.items():
         similar.setdefault(_plain(name), []).append(value)
@@ -189,9 +195,7 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
 def numbers(value: Any) -> NDArray[np.floating] | None:
     """Return a matrix of numbers with at least one complete row, or None for anything else."""
     if isinstance(value, pd.DataFrame):
-        if not all(map(pd.api.types.is_numeric_dtype, value.dtypes)):
-            return None
-        value = value.to_numpy(dtype=float, na_value=np.nan)
+        value = in_memory(value)
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
         return None
     table = value.astype(float)

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, whole_numbers
+from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table
 
@@ -67,7 +67,7 @@ class Link:
             if self.image_column not in obs:
                 raise ValueError(f"obs has no column {self.image_column!r}; choose another one")
             codes, values = pd.factorize(obs[self.image_column])
-            wanted = [str(value) == str(self.image) for value in values]
+            wanted = [name_of(value) == name_of(self.image) for value in values]
             rows = np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
         found = _find(self, of, rows)
         joined = np.zeros(n_obs, dtype=bool)
@@ -150,7 +150,9 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         try:
             ids, known = whole_numbers(column, link.ids_name), whole_numbers(items, "features")
         except ValueError:
-            ids, known = (x.astype(object).map(str, na_action="ignore") for x in (column, items))
+            ids, known = (
+                x.astype(object).map(name_of, na_action="ignore") for x in (column, items)
+            )
     else:
         ids, known = whole_numbers(column, link.ids_name) + link.shift, pd.Series(of.ids)
         ids = ids.mask(ids == 0)
@@ -280,4 +282,4 @@ class TableImage:
     @property
     def name(self) -> str:
         """Name of the image in the table."""
-        return "all images" if self.value is None else str(self.value)
+        return "all images" if self.value is None else name_of(self.value)

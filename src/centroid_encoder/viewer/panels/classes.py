@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QColorDialog, QFileDialog, QLabel, QWidget
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
+from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.session import Session
@@ -138,7 +139,7 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     else:
         labels = pd.Series([*session.classes, np.nan], dtype=object).iloc[session.codes]
     if image is not None and image_column is not None:
-        labels = labels[(adata.obs[image_column].astype(str) == str(image)).to_numpy()]
+        labels = labels[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
     counts = labels.value_counts().to_dict()
     table["n"] = [int(counts.get(name, 0)) for name in table.index]
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan

@@ -12,6 +12,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
+from centroid_encoder.tl._read import as_mask
 from centroid_encoder.tl._roles import IMAGE_NAMES, axis
 from centroid_encoder.tl._table import ROLES, counted
 from centroid_encoder.viewer.data.columns import are_ids, named
@@ -105,7 +106,7 @@ class TrainingForm(Form):
         table = self._adata = AnnData() if adata is None else adata
         before = label_key or self.label_key.value
         labels, features = _label_columns(table), _representations(table)
-        masks = [str(name) for name in table.var if table.var[name].dtype == bool]
+        masks = [str(name) for name in table.var if as_mask(table.var[name]) is not None]
         if label_key in table.obs and label_key not in labels:
             # Offer it anyway: the error of the training names the fault.
             labels.append(str(label_key))
@@ -157,7 +158,7 @@ class TrainingForm(Form):
         if source == "X" and self._labels_are_feature():
             # Leave the labels out, since they would be learned from themselves.
             others = np.asarray(adata.var_names != self.label_key.value)
-            return {"mask_var": others & adata.var[mask].to_numpy() if mask else others}
+            return {"mask_var": others & as_mask(adata.var[mask]) if mask else others}
         default = "highly_variable" if "highly_variable" in adata.var else None
         return {} if mask == default else {"mask_var": mask}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import as_python
@@ -38,6 +40,7 @@ class SaveRow(QWidget):
         self.message = Message()
         self.task: Task | None = None
         self._saved_to: Path | None = None
+        self._again: Callable[[], None] = lambda: None
         menu = QMenu(self)
 
         def action(text: str, default: str, kinds: str, save: Callable[[Path], None]) -> Any:
@@ -62,10 +65,13 @@ class SaveRow(QWidget):
         self.copy_button = button("Copy as Python", tip, self.copy_script)
         self.undo_button = button("Undo", "", session.undo)
         self.redo_button = button("Redo", "", session.redo)
+        tip = "Write the file without this part; the table here keeps it"
+        self.without_button = button("", tip, lambda: self._again())
+        self.without_button.hide()
         row = side_by_side(self.save_button, self.copy_button, self.undo_button, self.redo_button)
         row.insertStretch(2)
-        column(self, self.message, row)
-        session.table_changed.connect(lambda: self.message.say(""))
+        column(self, self.message, self.without_button, row)
+        session.table_changed.connect(self._check)
         session.shown_changed.connect(self._offer)
         self._offer()
 
@@ -92,18 +98,27 @@ class SaveRow(QWidget):
             back.setEnabled(bool(step))
             back.setToolTip(step)
 
+    def _check(self) -> None:
+        """Say what a file cannot hold of the table that was chosen."""
+        self.without_button.hide()
+        self.message.say("")
+        if (adata := self._session.adata) is not None:
+            try:
+                check_writable(adata)
+            except InputError as error:
+                self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
+
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
-        from centroid_encoder.tl._writable import writable
         from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr
 
         table, kind = self._session.table, path.suffix.lower()
         if table is None:
             return
         # A copy, since the user may change the table while the thread writes.
-        adata, done = writable(table.adata), f"Saved {path.name}."
+        adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
-            self._write(partial(save_csv, adata, self._session.key, path), done)
+            self._write(lambda _: save_csv(adata, self._session.key, path), done)
         else:
             save = save_zarr if kind == ".zarr" else save_h5ad
             self._write(partial(save, adata, path), done, path)
@@ -113,8 +128,8 @@ class SaveRow(QWidget):
         from centroid_encoder.viewer._save import save_model
 
         if (table := self._session.table) is not None:
-            write = partial(save_model, table.adata, self._session.key, path)
-            self._write(write, f"Saved {path.name}.")
+            adata, key = table.adata, self._session.key
+            self._write(lambda _: save_model(adata, key, path), f"Saved {path.name}.")
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
         """Draw a figure of `pl` and write it."""
@@ -149,14 +164,29 @@ class SaveRow(QWidget):
         table = self._session.table
         return "" if table is None else as_python(table, self._session.key)
 
-    def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
-        """Write a file in a thread unless one is being written; `path` becomes the table's file."""
+    def _write(
+        self,
+        write: Callable[[Collection[str]], None],
+        done: str,
+        path: Path | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """Write a file in a thread unless one is being written; `path` becomes the table's file.
+
+        The file lacks the parts `without`; if another part cannot be written, a button offers to
+        leave it out, too.
+        """
         table = self._session.table
         if self.task is not None or table is None:
             return
 
         def on_end(_: None, error: Exception | None) -> None:
             self.task = None
+            if isinstance(error, UnwritableError):
+                less = [*without, str(error.parameter)]
+                self._again = partial(self._write, write, done, path, less)
+                self.without_button.setText(f"Save without {error.parameter}")
+                self.without_button.show()
             with self._saying(done):
                 if error is not None:
                     raise error
@@ -165,8 +195,9 @@ class SaveRow(QWidget):
                     table.path = self._saved_to = path
             self._offer()
 
+        self.without_button.hide()
         self.message.say("Saving …")
-        self.task = Task(lambda _: write(), on_end, self)
+        self.task = Task(lambda _: write(without), on_end, self)
         self._offer()
 
     @contextmanager
@@ -175,8 +206,7 @@ class SaveRow(QWidget):
         try:
             yield
         except Exception as error:
-            # anndata adds a note that names the entry that it cannot write.
-            text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
+            text = sentence(error)
             self.message.say(text, "error")
             show_error(text)
         else:

@@ -1,0 +1,199 @@
+"""Files of old versions, of other tools, and damaged ones on the command line and in `tl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+import centroid_encoder as ce
+from centroid_encoder.cli import cli
+
+
+def run(command: str, path: Path, *options: str) -> Result:
+    """Run a command on a file, and write ``out`` beside it; a traceback is an error."""
+    out = path.with_name(f"out{path.suffix}")
+    arguments = [command, str(path), "-o", str(out), "--quiet", *options]
+    return CliRunner(catch_exceptions=False).invoke(cli, arguments)
+
+
+FIT = ("--label-key", "cell_type", "--max-epochs", "1")
+
+
+def write_old(cells: ad.AnnData, path: Path) -> None:
+    """Write cells as anndata 0.5 did: obs, var and obsm are compound datasets."""
+    names = cells.obs_names.to_numpy("S20")
+    obs = np.zeros(cells.n_obs, dtype=[("index", "S20"), ("cell_type", "i1")])
+    obs["index"], obs["cell_type"] = names, cells.obs["cell_type"].cat.codes
+    var = np.zeros(cells.n_vars, dtype=[("index", "S20")])
+    var["index"] = cells.var_names.to_numpy("S20")
+    obsm = np.zeros(cells.n_obs, dtype=[("X_pca", "f4", (3,))])
+    obsm["X_pca"] = cells.X[:, :3]
+    with h5py.File(path, "w") as file:
+        file["X"], file["obs"], file["var"], file["obsm"] = cells.X, obs, var, obsm
+        file["uns/cell_type_categories"] = np.array(["a", "b", "c"], "S1")
+
+
+@pytest.mark.filterwarnings("ignore:.*was written with")
+def test_an_old_layout_is_read_and_written_in_the_new_one(
+    cells: ad.AnnData, fast: ce.CentroidEncoder, tmp_path: Path
+) -> None:
+    write_old(cells, path := tmp_path / "old.h5ad")
+    done = run("fit", path, *FIT)
+    assert done.exit_code == 0, done.output
+    found = ad.read_h5ad(tmp_path / "out.h5ad")
+    assert set(found.obs["cell_type"]) == {"a", "b", "c"}
+    assert {"X_pca", "X_ce"} <= set(found.obsm)
+    assert_allclose(found.X, cells.X)
+    assert run("cross-validate", path, *FIT, "--n-folds", "2").exit_code == 0
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    cells.write_h5ad(tmp_path / "map.h5ad")
+    assert run("ingest", path, "--reference", str(tmp_path / "map.h5ad")).exit_code == 0
+    assert "ce_label" in ad.read_h5ad(tmp_path / "out.h5ad").obs
+
+
+def test_a_file_without_X_has_other_values(cells: ad.AnnData, tmp_path: Path) -> None:
+    cells.obsm["X_pca"] = cells.X[:, :4]
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    with h5py.File(path, "a") as file:
+        del file["X"]
+    found = run("fit", path, *FIT)
+    assert found.exit_code == 1
+    assert found.output == "Error: adata.X is empty; pass layer or use_rep\n"
+    assert run("fit", path, *FIT, "--use-rep", "X_pca").exit_code == 0
+    assert "X_ce" in ad.read_h5ad(tmp_path / "out.h5ad").obsm
+
+
+Edit = Callable[[h5py.File], Any]
+
+
+def delete(*names: str) -> Edit:
+    return lambda file: [file.pop(name) for name in names]
+
+
+def replace(name: str, value: Any) -> Edit:
+    return lambda file: (file.pop(name), file.update({name: value}))
+
+
+def attribute(part: str, name: str, value: Any) -> Edit:
+    return lambda file: file[part].attrs.update({name: value})
+
+
+def make_X(**attrs: Any) -> Edit:
+    return lambda file: (file.pop("X"), file.create_group("X").attrs.update(attrs))
+
+
+def put(file: h5py.File, name: str, value: Any) -> None:
+    file[name] = value
+
+
+DAMAGED: dict[str, tuple[Edit, str]] = {
+    "kind of the file": (attribute("/", "encoding-type", "x"), "/ is of the unknown kind x"),
+    "kind of X": (attribute("X", "encoding-type", "x"), "/X is of the unknown kind x"),
+    "kind of a column": (attribute("obs/cell_type", "encoding-type", "x"), "No read method"),
+    "group X": (make_X(), "a part of the sparse matrix X is missing"),
+    "X without data": (make_X(**{"encoding-type": "csr_matrix"}), "a part of the sparse matrix"),
+    "X of other cells": (replace("X", np.zeros((30, 8))), r"X is of shape \(30, 8\), but obs"),
+    "X of one dimension": (replace("X", np.zeros(120)), "X is of shape"),
+    "no obs": (delete("obs"), "damaged, incomplete, or no AnnData file"),
+    "no names": (delete("obs/_index"), "damaged, incomplete, or no AnnData file"),
+    "no categories": (delete("obs/cell_type/categories"), "damaged, incomplete"),
+    "short codes": (replace("obs/cell_type/codes", np.zeros(30, int)), "damaged, incomplete"),
+    "two columns": (
+        attribute("obs", "column-order", ["cell_type", "cell_type"]),
+        "obs has several columns 'cell_type'; rename or drop all but one",
+    ),
+    "loop": (lambda file: put(file, "uns/self", file["uns"]), "damaged, incomplete"),
+    "link": (lambda file: put(file, "uns/a", h5py.SoftLink("/b")), "/uns/a is a link"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+@pytest.mark.parametrize("command", ["fit", "ingest"])
+def test_a_damaged_file_is_refused_before_the_training(
+    kind: str, command: str, cells: ad.AnnData, tmp_path: Path
+) -> None:
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    with h5py.File(path, "a") as file:
+        DAMAGED[kind][0](file)
+    options = FIT if command == "fit" else ("--reference", str(path))
+    found = run(command, path, *options)
+    assert (found.exit_code, found.output.count("\n")) == (1, 1)
+    assert re.search(DAMAGED[kind][1], found.output)
+    assert [file.name for file in tmp_path.iterdir()] == ["cells.h5ad"]
+
+
+OTHERS: dict[str, bytes] = {
+    "empty.h5ad": b"",
+    "text.h5ad": b"a,b\n1,2\n",
+    "arrays.npz": b"PK\x03\x04",
+    "seurat.rds": b"\x1f\x8b\x08",
+    "cells.loom": b"",
+    "tenx.h5": b"",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("command", ["fit", "plot"])
+def test_a_file_of_another_kind_is_refused(name: str, command: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(OTHERS[name])
+    if name in ("cells.loom", "tenx.h5"):
+        with h5py.File(path, "w") as file:
+            file["matrix/data"] = np.zeros(3)
+    out = str(tmp_path / ("out.h5ad" if command == "fit" else "out.png"))
+    head = [command, *(["voronoi"] if command == "plot" else []), str(path), "-o", out]
+    options = FIT if command == "fit" else ()
+    found = CliRunner(catch_exceptions=False).invoke(cli, [*head, "--quiet", *options])
+    assert (found.exit_code, found.output.count("\n")) == (1, 1)
+    assert "cannot be read: it is damaged, incomplete, or no AnnData file" in found.output
+
+
+@pytest.mark.parametrize("backed", [False, True])
+def test_indices_beyond_the_columns_are_refused(
+    backed: bool, cells: ad.AnnData, fast: ce.CentroidEncoder, tmp_path: Path
+) -> None:
+    cells.X = sparse.csr_matrix(cells.X)
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    with h5py.File(path, "a") as file:
+        file["X/indices"][:] = 99
+    adata = ad.read_h5ad(path, backed="r" if backed else None)
+    with pytest.raises(ValueError, match="a sparse matrix is damaged: indices must be < 8"):
+        ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
+
+
+LAZY: dict[str, Callable[[ad.AnnData, ad.AnnData], object]] = {
+    "centroid_encoder": lambda lazy, _: ce.tl.centroid_encoder(lazy, "cell_type"),
+    "cross_validate": lambda lazy, _: ce.tl.cross_validate(lazy, "cell_type"),
+    "ingest": lambda lazy, cells: ce.tl.ingest(lazy, cells),
+    "ingest into": lambda lazy, cells: ce.tl.ingest(cells, lazy),
+    "suggest": lambda lazy, _: ce.tl.suggest(lazy),
+    "composition": lambda lazy, _: ce.tl.composition(lazy, "cell_type", label_key="ce_label"),
+    "misplaced": lambda lazy, _: ce.tl.misplaced(lazy),
+    "mislabeled": lambda lazy, _: ce.tl.mislabeled(lazy),
+    "fitted_model": lambda lazy, _: ce.tl.fitted_model(lazy),
+    "voronoi": lambda lazy, _: ce.pl.voronoi(lazy),
+}
+
+
+@pytest.mark.parametrize("function", LAZY)
+def test_lazy_columns_are_refused_in_one_sentence(
+    function: str, embed: Callable[..., ad.AnnData], tmp_path: Path
+) -> None:
+    pytest.importorskip("xarray")
+    read_lazy = getattr(ad.experimental, "read_lazy", None)
+    if read_lazy is None:
+        pytest.skip("this anndata has no read_lazy")
+    cells = embed()
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    with pytest.raises(ValueError, match=r"read_lazy; call adata = adata\.to_memory\(\) first"):
+        LAZY[function](read_lazy(path), cells)

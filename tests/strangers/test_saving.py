@@ -1,0 +1,122 @@
+"""What people keep in their tables is saved, or its name and the cure are said."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from centroid_encoder.tl._writable import UnwritableError, check_writable, writable
+from centroid_encoder.viewer._save import save_h5ad, save_zarr
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
+    pytest.mark.filterwarnings("ignore:zarr v3 autosharding"),
+]
+SAVE = {"cells.h5ad": (save_h5ad, ad.read_h5ad), "cells.zarr": (save_zarr, ad.read_zarr)}
+MIXED = [1, "a", None] * 40
+
+
+def put_everything(adata: ad.AnnData) -> None:
+    """Add what anndata reads or holds in memory, but does not write."""
+    obs, n = adata.obs, adata.n_obs
+    obs["_index"] = adata.obs_names
+    obs["mixed"] = pd.Series(MIXED, obs.index, dtype=object)
+    obs["doublet"] = pd.Series([True, False, np.nan] * 40, obs.index, dtype=object)
+    obs["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(n), unit="D")
+    obs["bin"] = pd.cut(np.arange(n), 4)
+    obs["donor"] = pd.Series(["a", None, "b"] * 40, obs.index, dtype=object)
+    obs[0] = 1.0
+    adata.obsm["table"] = pd.DataFrame({1: MIXED, "x": np.arange(n)}, index=obs.index)
+    adata.var["gene_ids"] = [f"E{i}" for i in range(adata.n_vars)]
+    adata.var.index.name = "gene_ids"
+    raw = adata.copy()
+    raw.var["_index"] = raw.var_names
+    raw.varm["loadings"] = np.ones((adata.n_vars, 2))
+    adata.raw = raw
+    adata.uns["filters"] = (("min", 3), ("max", 5))
+    adata.uns["colors"] = {1: "red", "a/b": "blue"}
+    adata.uns["made"] = {"by": Path("run.py"), "on": datetime.date(2024, 5, 1)}
+    adata.uns["means"] = pd.Series([1.5, 2.5], index=["x", "y"])
+
+
+@pytest.mark.parametrize("name", SAVE)
+def test_what_a_file_can_hold_in_another_form_is_converted(
+    name: str, cells: ad.AnnData, unchanged: Callable[[ad.AnnData], Any], tmp_path: Path
+) -> None:
+    save, read = SAVE[name]
+    put_everything(cells)
+    with unchanged(cells):
+        save(cells, tmp_path / name)
+    found = read(tmp_path / name)
+    assert found.obs["index"].tolist() == cells.obs_names.tolist()
+    assert found.obs["mixed"].astype(object).fillna("?").tolist() == ["1", "a", "?"] * 40
+    assert found.obs["doublet"].fillna(False).astype(bool).tolist() == [True, False, False] * 40
+    assert found.obs["day"].astype(str).tolist()[:2] == ["2024-01-01", "2024-01-02"]
+    assert found.obs["bin"].cat.ordered
+    assert len(found.obs["bin"].cat.categories) == 4
+    assert found.obs["donor"].astype(object).fillna("?").tolist() == ["a", "?", "b"] * 40
+    assert (found.obs["0"] == 1).all()
+    assert found.obsm["table"]["x"].tolist() == list(range(cells.n_obs))
+    assert found.var["gene_ids"].tolist()[1] == "E1"
+    assert found.raw.varm["loadings"].shape == (cells.n_vars, 2)
+    assert found.uns["filters"].tolist() == [["min", "3"], ["max", "5"]]
+    assert found.uns["colors"] == {"1": "red", "a|b": "blue"}
+    assert found.uns["made"] == {"by": "run.py", "on": "2024-05-01"}
+    assert found.uns["means"].iloc[:, 0].to_dict() == {"x": 1.5, "y": 2.5}
+
+
+def put_lists(adata: ad.AnnData) -> None:
+    adata.obs["polygon"] = [np.zeros((3, 2))] * adata.n_obs
+
+
+def put_steps(adata: ad.AnnData) -> None:
+    adata.uns["log"] = {"steps": [{"a": 1}], "n": 1}
+
+
+UNWRITABLE: dict[str, Callable[[ad.AnnData], None]] = {
+    "obs['polygon']": put_lists,
+    "uns['log']['steps']": put_steps,
+}
+
+
+@pytest.mark.parametrize("part", UNWRITABLE)
+def test_what_no_file_can_hold_is_named_and_can_be_left_out(
+    part: str, cells: ad.AnnData, tmp_path: Path
+) -> None:
+    UNWRITABLE[part](cells)
+    with pytest.raises(UnwritableError, match=r"which no file can hold; d.* or save without") as e:
+        check_writable(cells)
+    assert e.value.parameter == part
+    assert str(e.value).startswith(part)
+    with pytest.raises(UnwritableError):
+        save_h5ad(cells, tmp_path / "cells.h5ad")
+    assert not list(tmp_path.iterdir())
+    save_h5ad(cells, tmp_path / "cells.h5ad", {part})
+    found = ad.read_h5ad(tmp_path / "cells.h5ad")
+    assert "polygon" not in found.obs
+    assert found.uns.get("log", {"n": 1}) == {"n": 1}
+
+
+def test_the_check_reads_no_matrix(cells: ad.AnnData, tmp_path: Path) -> None:
+    cells.layers["counts"] = cells.X.copy()
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(path, backed="r")
+    backed.file.close()
+    with h5py.File(path, "a") as file:
+        del file["X"]
+    check_writable(backed)
+
+
+def test_two_columns_of_one_name_are_named(cells: ad.AnnData) -> None:
+    cells.obs = pd.concat([cells.obs, cells.obs], axis=1)
+    for function in (check_writable, writable):
+        with pytest.raises(ValueError, match="obs has several columns 'cell_type'; rename or"):
+            function(cells)
