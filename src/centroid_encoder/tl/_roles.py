@@ -56,7 +56,7 @@ PLAIN_WORDS = ID_WORDS | {
 """Words that do not change what a column of groups or classes holds."""
 OUTPUT_WORDS = {"classify", "confidence", "prediction", "prob", "probability"}
 """First words of the names of what a classifier writes."""
-EMBEDDINGS = {"umap", "tsne", "phate", "isomap", "mds"}
+EMBEDDINGS = {"umap", "tsne", "phate", "isomap"}
 MEASURE_WORDS = {
     "area", "children", "count", "counts", "delta", "displacement", "distance", "dots", "duration",
     "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
@@ -175,8 +175,11 @@ def is_number(column: pd.Series) -> bool:
 
 
 def is_whole(column: pd.Series) -> bool:
+    if pd.api.types.is_integer_dtype(column):
+        return True
     values = _values(column)
-    return bool((values[~np.isnan(values)] % 1 == 0).all()) and not np.isnan(values).all()
+    values = values[~np.isnan(values)]
+    return bool(len(values) and (values[:100] % 1 == 0).all() and (values % 1 == 0).all())
 
 
 def _values(column: pd.Series) -> np.ndarray:
@@ -240,6 +243,7 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         elif role not in ("", "position"):
             codes = pd.factorize(columns[name])[0]
             groups |= {name: codes} if 0 < codes.max(initial=0) < limit else {}
+    places = [name for name, (role, _) in found.items() if role == "position"]
     for name in left:
         values = _values(columns[name])
         steps = np.diff(values)
@@ -253,8 +257,12 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         few = 1 + is_matrix < len(sizes) <= limit
         runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
         twin = next((other for other in groups if few and _same(codes, groups[other])), None)
+        if twin is None and name not in whole and n >= 20:
+            like = (abs(columns[name].corr(columns[place])) > 0.9999 for place in places)
+            twin = next(itertools.compress(places, like), None)
         if twin is not None:
-            role = found[twin][0] if found[twin][0] in ("image", "id") else "class"
+            role = found[twin][0]
+            role = role if role in ("id", "image", "position") else "class"
             found[name] = role, f"says the same as {twin!r}"
         elif is_matrix:
             continue
@@ -264,7 +272,6 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
             kind = "few" if few else "unique"
             found[name] = "", "numbers that run with the rows" if runs else f"{kind} whole numbers"
             doubts.add(name)
-    _find_positions(columns, found, [name for name in left if name not in whole])
     return {name for name in doubts if not found[name][0]}
 
 
@@ -273,27 +280,7 @@ def _is_gene(name: str, column: pd.Series) -> bool:
     return name.isupper() and (values == 0).mean() > 0.05 and bool((np.diff(values) < 0).any())
 
 
-def _find_positions(
-    columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]], names: Iterable[str]
-) -> None:
-    """Add the columns that are positions in other units to `found`."""
-    places = {}
-    for name, (role, _) in found.items():
-        if role == "position":
-            places[name] = _scaled(_values(columns[name]))
-    for name in names if places and len(next(iter(places.values()))) >= 20 else ():
-        values = _scaled(_values(columns[name]))
-        twin = next((x for x, place in places.items() if abs(values @ place) > 0.9999), None)
-        if twin is not None:
-            found[name] = "position", f"says the same as {twin!r}"
-
-
-def _scaled(values: np.ndarray) -> np.ndarray:
-    values = np.nan_to_num(values - np.nanmean(values))
-    return values / max(np.linalg.norm(values), np.finfo(float).tiny)
-
-
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two columns of codes divide the rows in the same way."""
-    pairs = len(np.unique(np.stack([one, other]), axis=1).T)
-    return pairs == len(np.unique(one)) == len(np.unique(other))
+    n = one.max() + 1
+    return n == other.max() + 1 and len(np.unique(one * (n + 1) + other)) == len(np.unique(one))

@@ -102,7 +102,8 @@ def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(f"it is no .parquet file, or damaged: {error}") from error
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.reset_index(allow_duplicates=True)
-    return frame, []
+    # Xenium writes ids as bytes.
+    return frame.map(lambda x: x.decode(errors="replace") if isinstance(x, bytes) else x), []
 
 
 def frame_to_anndata(

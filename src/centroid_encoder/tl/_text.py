@@ -19,7 +19,7 @@ from anndata.utils import make_index_unique
 
 from centroid_encoder.errors import InputError
 
-SEPARATORS = "\t;,|"
+SEPARATORS = "\t;,| "
 """Possible separators; where two fit equally well, the first one is taken."""
 UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 N_ROWS = 100
@@ -40,24 +40,24 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     Raises an InputError if there is no header, no row, or a row that is longer than the header.
     """
     text, notices = _decoded(path)
-    separator = _separator(text)
     stream = io.StringIO(text)
+    separator = _separator(stream)
+    stream.seek(0)
     sample = list(islice(_rows(stream, separator), N_ROWS))
     rows = [row for row, _, _ in sample]
     n_fields = _typical(rows)
+    too_long = "line {} has {} fields, but the header has {}"
     start = next(i for i, row in enumerate(rows) if len(row) == n_fields)
-    if (
-        start
-        and len(rows[start - 1]) == n_fields - 1 > 1
-        and any(map(NUMBER.fullmatch, rows[start]))
-    ):
-        start -= 1  # R's `write.table` gives no name to the column of row names.
+    if start and any(map(NUMBER.fullmatch, rows[start])):
+        # R's `write.table` gives no name to the column of row names.
+        if len(rows[start - 1]) != n_fields - 1 or n_fields == 2:
+            raise InputError(too_long.format(sample[start][1], n_fields, len(rows[start - 1])))
+        start -= 1
     if start:
         notices.append(f"lines above the header were left out: {start}")
     names, n_header = _header(rows[start:])
     _, header_line, header_end = sample[start + n_header - 1]
     body = sample[start + n_header :]
-    too_long = "line {} has {} fields, but the header has {}"
     for row, line, _ in body:
         if len(row) > n_fields:
             raise InputError(too_long.format(line, len(row), len(names)))
@@ -115,13 +115,14 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
     return text, notices
 
 
-def _separator(text: str) -> str:
-    declared = re.match(r'"?sep=(.)"?\n', text)
+def _separator(stream: io.StringIO) -> str:
+    declared = re.match(r'"?sep=(.)"?\n', stream.readline())
     if declared:
         return declared[1]
     fits: list[float] = []
     for separator in SEPARATORS:
-        rows = [row for row, _, _ in islice(_rows(io.StringIO(text), separator), N_ROWS)]
+        stream.seek(0)
+        rows = [row for row, _, _ in islice(_rows(stream, separator), N_ROWS)]
         n_fields = _typical(rows)
         fits.append((n_fields > 1) * sum(n_fields - len(row) in (0, 1) for row in rows) / len(rows))
     return SEPARATORS[fits.index(max(fits))]
@@ -154,7 +155,7 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
         raise InputError("it has no header: its first line holds numbers")
     numeric = [{i for i, cell in enumerate(row) if NUMBER.fullmatch(cell)} for row in rows]
     counts = Counter(i for found in numeric for i in found)
-    columns = [i for i, count in counts.items() if count > len(rows) / 2]
+    columns = [i for i, count in counts.items() if count >= len(rows) / 2]
     n = 1
     # Rows of units or descriptions have text in the columns of numbers.
     while columns and n < len(rows) and not numeric[n]:
@@ -169,13 +170,14 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
 
 
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
-    """Return the decimal mark of most numbers."""
-    cells = [cell for row in rows for cell in row if "," in cell or "." in cell]
-    # Between commas, 1,234 is one thousand and more.
-    commas = r"[-+]?\d*,\d+" if separator != "," else r"[-+]?(\d*,(?!\d{3}$)\d+|0,\d+)"
-    n_commas = sum(bool(re.fullmatch(commas, cell)) for cell in cells)
-    n_points = sum(bool(re.fullmatch(r"[-+]?\d*\.\d+", cell)) for cell in cells)
-    return "," if n_commas > n_points else "."
+    """Return the decimal mark of most numbers; thousands, as in 1,234, count only if in doubt."""
+    cells = " ".join(cell for row in rows for cell in row if "," in cell or "." in cell).split(" ")
+    marks = {}
+    for mark in ",.":
+        found = [cell for cell in cells if re.fullmatch(rf"[-+]?\d*\{mark}\d+", cell)]
+        n_plain = sum(not re.fullmatch(r"[-+]?[1-9]\d{0,2}[,.]\d{3}", cell) for cell in found)
+        marks[mark] = n_plain, len(found) * (mark == "." or separator != ",")
+    return max(".,", key=marks.__getitem__)
 
 
 def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.DataFrame:
