@@ -76,8 +76,6 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
-SHORT_POSITIONS = {"xm", "ym", "bx", "by"}
-"""Names that ImageJ gives to centers of mass and corners of boxes."""
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
@@ -96,7 +94,7 @@ def words(name: object) -> list[str]:
 def axis(name: object) -> str | None:
     """Return the axis of a column of positions: x, y, z, t or a number; None for other columns."""
     parts = words(name)
-    if len(parts) == 1 and parts[0] in SHORT_POSITIONS:
+    if parts in (["xm"], ["ym"], ["bx"], ["by"]):  # ImageJ's centers of mass, and corners.
         return parts[0].strip("bm")
     for before, word, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
         is_place = {before, after} & PLACE_WORDS or {"location", "box", "bbox"} & set(parts)
@@ -114,28 +112,14 @@ def axis(name: object) -> str | None:
 
 
 def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return the role of each column of a table, and the reason.
+    """Return a table with the "column", "role", "reason" and "doubt" of each column of a table.
 
     A role is found by the name and the values together. Values alone decide only in a column
     unlike the others, so that no gene of a count matrix is lost. A column in doubt stays a feature.
+    `chosen` are roles that are given, by column.
 
-    Parameters
-    ----------
-    table
-        One row per cell.
-    chosen
-        Roles that are given, by column.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``"column"``, ``"role"`` (see `Role`), ``"reason"`` (empty for a plain
-        measurement) and ``"doubt"`` (bool), with a row for each column of the table.
-
-    Raises
-    ------
-    InputError
-        If `chosen` names no column or no role, or makes a feature of a column without numbers.
+    Raises an InputError if `chosen` names no column or no role, or makes a feature of a column
+    without numbers.
     """
     columns = {str(name): table.iloc[:, i] for i, name in enumerate(table.columns)}
     ours = _our_results(columns)
@@ -215,7 +199,8 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         return "image", "an image or a group by its name"
     if bare and (bare[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
         return "class", "a class by its name"
-    if ({"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)) or "idof" in plain:
+    is_other = {"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)
+    if is_other or parts[:2] == ["id", "of"]:
         return "id", "an id by its name"
     for before, word in itertools.pairwise(parts):
         if word not in ID_WORDS or "numberof" in plain:
@@ -235,7 +220,7 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     whole = {name for name in left if is_whole(columns[name])}
     # Whole numbers are normal in a count matrix, and a gene may have any name.
     is_matrix = len(whole) > len(left) / 2
-    groups = {}
+    groups: dict[str, np.ndarray] = {}
     for name, (role, _) in found.items():
         if is_matrix and role in ("position", "image") and _is_gene(name, columns[name]):
             found[name] = "", "counts, by its values"

@@ -116,9 +116,6 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
 
 
 def _separator(stream: io.StringIO) -> str:
-    declared = re.match(r'"?sep=(.)"?\n', stream.readline())
-    if declared:
-        return declared[1]
     fits: list[float] = []
     for separator in SEPARATORS:
         stream.seek(0)
