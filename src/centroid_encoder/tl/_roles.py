@@ -243,7 +243,8 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
         twin = next((other for other in groups if few and _same(codes, groups[other])), None)
         if twin is None and name not in whole and n >= 20:
-            like = (abs(columns[name].corr(columns[place])) > 0.9999 for place in places)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                like = [abs(columns[name].corr(columns[place])) > 0.9999 for place in places]
             twin = next(itertools.compress(places, like), None)
         if twin is not None:
             role = found[twin][0]

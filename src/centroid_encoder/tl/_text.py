@@ -19,8 +19,8 @@ from anndata.utils import make_index_unique
 
 from centroid_encoder.errors import InputError
 
-SEPARATORS = "\t;,| "
-"""Possible separators; where two fit equally well, the first one is taken."""
+SEPARATORS = "\t;,|"
+"""Possible separators; where two fit equally well, the first one is taken, and a space if none."""
 UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 N_ROWS = 100
 """Number of the first rows that decide on separator, header and decimal mark."""
@@ -122,7 +122,7 @@ def _separator(stream: io.StringIO) -> str:
         rows = [row for row, _, _ in islice(_rows(stream, separator), N_ROWS)]
         n_fields = _typical(rows)
         fits.append((n_fields > 1) * sum(n_fields - len(row) in (0, 1) for row in rows) / len(rows))
-    return SEPARATORS[fits.index(max(fits))]
+    return SEPARATORS[fits.index(max(fits))] if any(fits) else " "
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:
@@ -199,7 +199,9 @@ def numbers(texts: pd.Series, decimal: str) -> pd.Series | None:
     plain = texts.str.replace(r"(?<=\d)[\s'’](?=\d{3})|\s*(%|[µμun]m\S*|px\S*)$", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
     n_more = comma.count() - point.count()
-    found = comma if n_more > 0 or (n_more == 0 and decimal == ",") else point
+    # Where each cell has three digits behind a comma, it is unlikely to separate thousands.
+    is_comma = decimal == "," or plain.str.fullmatch(r"[-+]?\d+,\d{3}").all()
+    found = comma if n_more > 0 or (n_more == 0 and is_comma) else point
     is_word = found.isna() & ~texts.str.match("[#<>]")
     is_class = is_word.any() and texts.nunique() <= min(MAX_CLASSES, len(texts) / 2)
     if found.count() <= len(texts) / 2 or (is_class and (found.dropna() % 1 == 0).all()):
