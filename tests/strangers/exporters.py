@@ -15,7 +15,7 @@ KINDS = {
     "row": "id", "id": "id", "uuid": "text", "image": "image", "time": "image", "well": "text",
     "place": "position", "corner": "position", "code": "class", "type": "class", "words": "text",
     "empty": "text", "f": "feature", "count": "feature", "whole": "feature", "none": "feature",
-    "umap": "result", "share": "class",
+    "umap": "result", "share": "class", "call": "class",
 }  # fmt: skip
 N = 60
 
@@ -67,6 +67,7 @@ class Exporter:
                 "none": np.where(np.arange(N) % 9, rng.normal(5, 1, N).round(3), np.nan),
                 "umap": rng.normal(0, 3, N).round(3),
                 "share": rng.random(N).round(2),
+                "call": rng.integers(0, 2, N),
             }[kind]
         return pd.DataFrame(columns)
 
@@ -86,10 +87,10 @@ EXPORTERS = {
         "|Intensity_MeanIntensity_DNA:f|Location_CenterMassIntensity_X_DNA:place"
         "|Location_Center_X:place|Location_MaxIntensity_Y_DNA:corner"
         "|Neighbors_FirstClosestObjectNumber_8:id|Neighbors_NumberOfNeighbors_8:count"
-        "|Number_Object_Number:id|Parent_Nuclei:id|TrackObjects_Label_15:id"
+        "|Number_Object_Number:id|Parent_Nuclei:id|Classify_Round:code|TrackObjects_Label_15:id"
     ),
     "CellProfiler, joined objects": Exporter(
-        "Cells_ObjectNumber:id|Cells_AreaShape_Area:whole|Cells_AreaShape_Center_X:place"
+        "Cells_ObjectNumber:id|Cells_Parent_Nuclei:id|Cells_AreaShape_Area:whole|Cells_AreaShape_Center_X:place"
         "|Nuclei_Number_Object_Number:id|Nuclei_Location_Center_Y:place|Nuclei_Texture_Contrast_3:f"
     ),
     "QuPath": Exporter(
@@ -108,7 +109,7 @@ EXPORTERS = {
     "ImageJ": Exporter(
         " :row|Label:words|Area:whole|Mean:f|StdDev:f|Min:whole|Max:whole|X:place|Y:place|XM:place"
         "|YM:place|Perim.:f|BX:corner|BY:corner|Width:whole|Feret:f|IntDen:whole|FeretX:corner"
-        "|FeretY:corner|FeretAngle:f|AR:f|Slice:image|Frame:image"
+        "|FeretY:corner|FeretAngle:f|AR:f|Ch:image|Slice:image|Frame:image"
     ),
     "TrackMate": Exporter(
         "LABEL:uuid|ID:id|TRACK_ID:id|QUALITY:f|POSITION_X:place|POSITION_Y:place|POSITION_Z:place"
@@ -127,6 +128,38 @@ EXPORTERS = {
         "|eccentricity:f|intensity_mean-0:f|centroid_weighted-1:place|euler_number:count"
     ),
     "steinbock": Exporter("Object:id|Ag107:f|Cytokeratin 5:f|H3K27Ac:f|area:whole"),
+    "steinbock neighbors": Exporter("Object:id|Neighbor:id|Distance:f"),
+    "MorphoLibJ": Exporter(
+        "Label:id|Area:whole|Perimeter:f|Box.X.Min:corner|Centroid.X:place|Centroid.Y:place"
+        "|Golgi_Mean_Ellipse.Center.Y:place|Golgi_Mean_Ellipse.Radius1:f|Golgi_Count:count"
+        "|EulerNumber:count"
+    ),
+    "Imaris": Exporter(
+        "Intensity Mean:f|Unit:words|Category:type|Channel:image|Image:words|Time:image|TrackID:id"
+        "|ID:id",
+        above="\nIntensity Mean\n ==================== ",
+        ending=",",
+    ),
+    "btrack": Exporter(
+        "ID:id|t:time|x:place|y:place|z:place|parent:id|root:id|state:code|generation:count|size:f"
+    ),
+    "celldetective": Exporter(
+        "TRACK_ID:id|FRAME:image|POSITION_X_um:place|class_id:code|class_death:code|velocity:f"
+    ),
+    "CELLMIA": Exporter(
+        "ID of track:id|time index:image|cell row:place|cell col:place|velocity (µm):f",
+        separator="\t",
+        encoding="cp1252",
+    ),
+    "skan": Exporter(
+        "skeleton_id:id|node_id_src:id|branch_distance:f|branch_type:code|image_coord_src_0:place"
+        "|coord_dst_1:place|random_path_id:id"
+    ),
+    "ABBA": Exporter("Class:type|Allen CCFv3 X mm:place|Esr1 (Opal 480): Num Spots:count|DAB:f"),
+    "Xenium Explorer": Exporter(
+        "Cell ID:uuid|Cluster:type|Transcripts:count|Area (µm^2):f",
+        above="#Selection name: Selection 1\n#Area (µm^2): 693778.57",
+    ),
     "MCMICRO": Exporter(
         "CellID:id|DNA_6:f|ELANE:f|CD57:f|X_centroid:place|Y_centroid:place|Area:whole|Extent:f"
     ),
@@ -149,14 +182,15 @@ EXPORTERS = {
     ),
     "HALO": Exporter(
         "Image Location:words|Object Id:id|XMin:corner|XMax:corner|YMin:corner|YMax:corner"
-        "|CD3 Cell Intensity:f|Nucleus Area (μm²):f|Classifier Label:words",
+        "|CD3 Cell Intensity:f|Dye 1 Positive Nucleus:call|Nucleus Area (μm²):f"
+        "|Classifier Label:words",
         encoding="utf-8-sig",
     ),
     "inForm": Exporter(
         "Path:words|Sample Name:words|Tissue Category:type|Phenotype:type|Cell ID:id"
         "|Cell X Position:place|Cell Y Position:place|Nucleus Area (pixels):whole"
         "|Nucleus CD3 (Opal 520) Mean (Normalized Counts, Total Weighting):f|TMA Row:image"
-        "|inForm 2.4.6626:empty",
+        "|TMA Sector:image|Confidence:share|inForm 2.4.6626:empty",
         separator="\t",
     ),
     "Harmony": Exporter(

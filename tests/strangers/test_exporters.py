@@ -2,64 +2,95 @@
 
 from __future__ import annotations
 
+import gzip
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from anndata import AnnData
 from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.reader import read_table
+from benchmarks import datasets
+from centroid_encoder.errors import InputError
 from tests.strangers.exporters import EXPORTERS, N
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-@pytest.mark.parametrize("kind", [".csv", ".csv.gz"])
-def test_each_column_has_its_role(name: str, kind: str, tmp_path: Path) -> None:
-    exporter, path = EXPORTERS[name], tmp_path / f"cells{kind}"
-    if kind == ".csv":
-        path.write_bytes(exporter.text())
-    else:
-        import gzip
-
-        path.write_bytes(gzip.compress(exporter.text()))
+def read(path: Path, **kwargs: object) -> AnnData:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        adata = ce.read_table(path)
-    found = adata.uns["column_roles"].set_index("column")["role"].to_dict()
-    roles = {column.strip(): role for column, role in exporter.roles.items()}
-    roles = {column or "Unnamed: 0": role for column, role in roles.items()}
+        return ce.read_table(path, **kwargs)
+
+
+def roles(adata: AnnData) -> dict[str, str]:
+    return adata.uns["column_roles"].set_index("column")["role"].to_dict()
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_each_column_has_its_role(name: str, tmp_path: Path) -> None:
+    exporter, path = EXPORTERS[name], tmp_path / "cells.csv"
+    path.write_bytes(exporter.text())
+    adata = read(path)
+    expected = {column.strip() or "Unnamed: 0": role for column, role in exporter.roles.items()}
     # A first column of unique texts has the names of the cells.
-    names = roles.keys() - found.keys()
-    assert found == {column: role for column, role in roles.items() if column not in names}
-    features = [column for column, role in roles.items() if role == "feature"]
+    names = expected.keys() - roles(adata).keys()
+    assert roles(adata) == {x: role for x, role in expected.items() if x not in names}
+    features = [column for column, role in expected.items() if role == "feature"]
     assert adata.var_names.tolist() == features
     table = exporter.table().rename(columns=str.strip)
     assert_allclose(adata.X, table[features].to_numpy(float))
     for column in names:
         assert adata.obs_names.tolist() == table[column].tolist()
-    seen, _ = read_table(path)
-    assert seen.var_names.tolist() == features
+
+
+def test_the_widget_reads_the_same(tmp_path: Path) -> None:
+    from centroid_encoder.viewer.data.reader import read_table
+
+    path = tmp_path / "cells.csv.gz"
+    path.write_bytes(gzip.compress(EXPORTERS["Harmony"].text()))
+    seen, notice = read_table(path)
+    adata = read(path)
+    assert seen.var_names.tolist() == adata.var_names.tolist()
     pd.testing.assert_frame_equal(seen.obs, adata.obs)
+    assert "lines above the header" in notice
 
 
 def test_roles_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_bytes(EXPORTERS["CellProfiler"].text())
-    adata = ce.read_table(path, roles={"ImageNumber": "feature", "AreaShape_Area": "class"})
+    adata = read(path, roles={"ImageNumber": "feature", "AreaShape_Area": "class"})
     assert "ImageNumber" in adata.var_names
     assert "AreaShape_Area" not in adata.var_names
     assert "AreaShape_Area" in adata.obs
-    for roles, words in [
+    for chosen, words in [
         ({"Image": "id"}, "no column 'Image'"),
         ({"ImageNumber": "measurement"}, "'measurement' is no role"),
         ({"Metadata_Well": "feature"}, "holds no numbers"),
     ]:
         with pytest.raises(ValueError, match=words):
-            ce.read_table(path, roles=roles)
+            read(path, roles=chosen)
 
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("fov,cell_ID,Area", "squidpy.read.nanostring"),
+        ("fov,volume,center_x", "squidpy.read.vizgen"),
+        ("cell,Blank-1,Pdk4", "squidpy.read.vizgen"),
+        ("cell_id,transcript_counts,cell_area", "spatialdata_io.xenium"),
+        ("ImageNumber,Group_Index,Count_Cells", "one row per image"),
+    ],
+)
+def test_a_part_of_an_export_names_the_reader(columns: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "part.csv"
+    path.write_text(f"{columns}\n1,2,3.5\n2,1,4.5\n")
+    with pytest.warns(UserWarning, match=words):
+        ce.read_table(path)
+
+
+# -- one column that is no measurement ---------------------------------------------------------
 
 ROW = np.arange(300)
 NO_MEASUREMENT = {
@@ -69,16 +100,26 @@ NO_MEASUREMENT = {
     "tile": ROW // 10,
     "mystery": ROW // 60,
     "Parent_Cells": ROW % 100,
+    "Nuclei_Parent_Cells": ROW % 100,
     "track_id": ROW // 5,
     "code": (ROW // 100 + 1) % 3,
+    "dose": (ROW // 100 + 1) % 3 / 8,
     "EntityID": 1650610800000 + 3 * ROW,
     "x": ROW / 3,
     "Centroid X µm": ROW / 9,
+    "Cells_Location_CenterMassIntensity_X_DNA": ROW / 9,
     "leiden": (ROW // 100 + 1) % 3,
     "patient": ROW // 100 * 1.0,
     "Time": ROW / 300,
     "UMAP_1": ROW / 30,
     "Probability of B": (ROW < 100) * 0.9,
+    "Confidence": (ROW < 100) * 0.9,
+    "CD3 Positive": ROW // 150,
+    # These are features, and named in a warning.
+    "grade": ROW * 7 % 5,
+    "serial": ROW * 7 % 300 + 4000,
+    "seconds": ROW * 0.25,
+    "backwards": 300 - ROW,
 }
 
 
@@ -89,31 +130,95 @@ def test_a_column_that_is_no_measurement_is_no_feature(name: str, tmp_path: Path
     noise = pd.DataFrame(rng.normal(size=(300, 6))).add_prefix("marker")
     table = noise.assign(**{name: NO_MEASUREMENT[name]}, cell_type=np.repeat(["B", "T", "NK"], 100))
     table.to_csv(tmp_path / "cells.csv", index=False)
-    adata = ce.read_table(tmp_path / "cells.csv")
-    assert adata.var_names.tolist() == noise.columns.tolist()
+    if list(NO_MEASUREMENT).index(name) < list(NO_MEASUREMENT).index("grade"):
+        adata = ce.read_table(tmp_path / "cells.csv")
+        assert adata.var_names.tolist() == noise.columns.tolist()
+    else:
+        with pytest.warns(UserWarning, match=f"{name!r} may be no measurement, but is a feature"):
+            adata = ce.read_table(tmp_path / "cells.csv")
+        assert name in adata.var_names
 
 
-def test_no_gene_of_a_count_matrix_is_lost(tmp_path: Path) -> None:
+# -- no measurement is lost --------------------------------------------------------------------
+
+PLATFORMS = {
+    "CosMx": (["fov", "cell_ID"], ["AATK", "ABL1", "TMA7", "NegPrb1"]),
+    "MERSCOPE": (["cell"], ["PDK4", "CX3CL1", "Blank-1"]),
+    "Xenium": (["cell_id"], ["ABCC11", "ACTA2", "NegControlProbe_00042"]),
+    "10x with antibodies": (["barcode"], ["MS4A1", "CD3_TotalSeqB", "HLA-DRA"]),
+    "Visium": (["spot"], ["Xkr4", "mt-Nd1", "Gm1992", "Rp1"]),
+}
+GENES = ["T", "MAX", "ID1", "TIMELESS", "AREG", "SET", "C3", "CLU", "POS", "TAG1", "RUN", "PC"]
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_no_gene_of_a_count_matrix_is_lost(name: str, tmp_path: Path) -> None:
     """Genes may be equal, constant, whole, rare, and named like many things."""
     rng = np.random.default_rng(0)
-    names = ["CD3", "T", "SET", "TMA7", "MAX", "ID1", "CLU", "AREG", "C3", "empty", "flat", "last"]
-    genes = pd.DataFrame(rng.poisson(0.7, (90, len(names))), columns=names)
-    genes["empty"], genes["flat"], genes["last"] = 0, 3, np.arange(90) >= 87
-    genes = genes.astype(int).assign(twin=genes["CD3"])
-    genes.insert(0, "cell", [f"cell{i}" for i in range(90)])
-    genes["cell_type"] = np.repeat(["B", "T"], 45)
-    genes.to_csv(tmp_path / "counts.csv", index=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        adata = ce.read_table(tmp_path / "counts.csv")
-    assert adata.var_names.tolist() == [*names, "twin"]
-    assert adata.obs_names[0] == "cell0"
+    others, genes = PLATFORMS[name]
+    names = [*genes, *GENES, "empty", "flat", "last", "twin"]
+    counts = pd.DataFrame(rng.poisson(0.7, (90, len(names))), columns=names)
+    counts["empty"], counts["flat"], counts["last"] = 0, 3, np.arange(90) >= 87
+    counts = counts.astype(int).assign(twin=counts["T"])
+    ids = {x: [f"c{i}-1" for i in range(90)] for x in others}
+    ids |= {
+        "fov": np.arange(90) // 30 + 1,
+        "cell_ID": np.arange(90) % 30 + 1,
+        "cell": 6141551 + ROW[:90],
+    }
+    for column in others[::-1]:
+        counts.insert(0, column, ids[column])
+    counts["cell_type"] = np.repeat(["B", "T"], 45)
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    assert read(tmp_path / "counts.csv").var_names.tolist() == names
 
 
-def test_a_measurement_in_doubt_stays_and_is_named(tmp_path: Path) -> None:
+def test_genes_that_are_named_like_positions_are_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    counts = pd.DataFrame(rng.poisson(0.7, (90, 9)), columns=[*"ABCDEFXY", "FOV"])
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    with pytest.warns(UserWarning, match="'X', 'Y', 'FOV' may be no measurements"):
+        assert ce.read_table(tmp_path / "counts.csv").n_vars == 9
+
+
+REAL = ["pbmc3k/pbmc3k_annotated", "pbmc_3tech/pbmc_3tech", "paul15/paul15_240genes"]
+
+
+@pytest.mark.skipif(datasets.data_folder() is None, reason="NO DATA FOLDER: set CE_DATA")
+@pytest.mark.parametrize("name", REAL)
+def test_no_gene_of_real_data_is_lost(name: str, tmp_path: Path) -> None:
+    counts = datasets.read_h5ad(f"{name}.h5ad")[:100, :2000].to_df()
+    counts.to_csv(tmp_path / "counts.csv")
+    assert read(tmp_path / "counts.csv").var_names.tolist() == counts.columns.tolist()
+
+
+def test_a_table_in_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow, of the dependency group test, is absent")
+    table = EXPORTERS["Xenium"].table()
+    table["cell_id"] = table["cell_id"].str.encode("utf-8")
+    table.to_parquet(tmp_path / "cells.parquet")
+    adata = read(tmp_path / "cells.parquet")
+    assert adata.var_names[0] == "transcript_counts"
+    assert adata.obs_names[0] == table["cell_id"][0].decode()
+    table.set_index("cell_id").to_parquet(tmp_path / "cells.parquet")
+    assert read(tmp_path / "cells.parquet").obs_names.equals(adata.obs_names)
+    (tmp_path / "cells.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="or damaged"):
+        read(tmp_path / "cells.parquet")
+
+
+def test_measurements_of_whole_numbers_are_kept(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(N, 4))).add_prefix("marker")
-    table["grade"] = rng.integers(0, 4, N)
+    names = ["area", "n_spots", "Children_Spots_Count", "Max", "X141", "Cells - Number of Spots"]
+    for name in names:
+        table[name] = np.sort(rng.poisson(3, N))
+    table["area"] = np.arange(N) + 40
+    table["x"], table["flat"] = rng.normal(size=N), 0.5
+    table["Displacement X µm"] = rng.normal(size=N)
     table.to_csv(tmp_path / "cells.csv", index=False)
-    with pytest.warns(UserWarning, match="'grade' holds whole numbers"):
-        assert "grade" in ce.read_table(tmp_path / "cells.csv").var_names
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*may be no measurement")
+        warnings.simplefilter("error", RuntimeWarning)
+        found = ce.read_table(tmp_path / "cells.csv").var_names
+    assert set(table.columns) - set(found) <= {"area", "X141", "x"}

@@ -27,48 +27,55 @@ IMAGE_NAMES = (
 )  # fmt: skip
 """Names of columns of images, in the same form."""
 ID_WORDS = {"id", "ids", "oid", "uid", "uuid", "nb", "no", "num", "nr", "number", "index", "idx"}
-"""Words that number things; a column whose last word is one of them is no measurement."""
 OBJECT_WORDS = {
-    "cell", "cells", "object", "objects", "label", "instance", "nucleus", "nuclei", "segment",
-    "track", "parent", "event", "spot", "row", "entity", "barcode", "node", "lineage", "root",
-    "generation", "skeleton", "path", "vertex", "unnamed", "roi", "target",
+    "barcode", "branch", "cell", "entity", "event", "instance", "lineage", "module", "neighbor",
+    "neighbour", "node", "nucleus", "object", "path", "roi", "root", "segment", "skeleton",
+    "spot", "target", "track", "vertex",
 }  # fmt: skip
+"""Things that are numbered, such as the object of an "object number"."""
 GROUP_WORDS = {
-    "acquisition", "animal", "batch", "block", "case", "cohort", "column", "condition", "core",
-    "dataset", "day", "donor", "experiment", "field", "file", "filename", "fov", "frame", "group",
-    "ident", "image", "lane", "library", "mouse", "pathname", "patient", "plane", "plate",
-    "point", "region", "replicate", "roi", "row", "run", "sample", "scan", "section", "series",
-    "site", "slice", "slide", "source", "specimen", "stage", "step", "study", "subject",
-    "tag", "tile", "time", "timepoint", "timestep", "tma", "treatment", "visit", "well",
+    "acquisition", "animal", "array", "batch", "block", "case", "ch", "channel", "cohort", "col",
+    "column", "condition", "core", "dataset", "day", "donor", "experiment", "field", "file",
+    "filename", "fov", "frame", "group", "ident", "image", "lane", "library", "mouse", "particle",
+    "pathname", "patient", "plane", "plate", "point", "region", "replicate", "roi", "row", "run",
+    "sample", "scan", "section", "sector", "series", "site", "slice", "slide", "source",
+    "specimen", "stage", "step", "study", "subject", "tag", "tile", "time", "timepoint",
+    "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
+TIMES = {"birth", "death", "edgetime", "elapsed", "time", "timestamp", "trackstart", "trackstop"}
 CLASS_WORDS = {
-    "annotation", "category", "celltype", "class", "classification", "classifier", "cluster",
-    "clusters", "color", "colour", "gate", "leiden", "louvain", "metacluster", "phenotype",
-    "population", "subset", "subtype", "type",
+    "annotation", "category", "celltype", "class", "classification", "classifier",
+    "cluster", "clusters", "color", "colour", "gate", "labels", "leiden", "louvain",
+    "metacluster", "phenotype", "population", "state", "states", "subset", "subtype", "type",
 }  # fmt: skip
 PLAIN_WORDS = ID_WORDS | {
-    "analysis", "by", "in", "key", "kmeans", "main", "manual", "meta", "metadata", "my", "name",
-    "of", "orig", "original", "predicted", "seurat", "sub", "the", "tissue", "unique",
+    "analysis", "by", "hours", "in", "key", "kmeans", "main", "manual", "meta", "metadata", "ms",
+    "my", "name", "of", "orig", "original", "predicted", "s", "sec", "seurat", "sub", "the",
+    "tissue", "unique",
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
-COUNT_WORDS = {
-    "area", "children", "count", "counts", "dots", "foci", "n", "neighbors", "num", "number",
-    "puncta", "spots", "volume",
+OUTPUT_WORDS = {"classify", "confidence", "prediction", "prob", "probability"}
+"""First words of the names of what a classifier writes."""
+EMBEDDINGS = {"umap", "tsne", "phate", "isomap"}
+MEASURE_WORDS = {
+    "area", "children", "count", "counts", "delta", "displacement", "distance", "dots", "duration",
+    "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
+    "neighbors", "num", "number", "puncta", "size", "spots", "sum", "total", "transcripts",
+    "volume", "width",
 }  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
-EMBEDDINGS = {"umap", "tsne", "phate"}
-WORDS_BEFORE_NUMBERS = {
-    "axis", "bbox", "box", "center", "centre", "centroid", "coord", "maximum", "minimum",
+PLACE_WORDS = {
+    "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
 }  # fmt: skip
-POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
-    "bounding", "cell", "center", "centre", "coordinate", "dst", "edge", "end", "feret",
-    "global", "image", "local", "location", "max", "maximum", "micron", "microns", "min",
-    "minimum", "object", "of", "pixel", "pixels", "pos", "position", "px", "spatial", "src",
-    "spot", "start", "the", "tile", "track", "um", "weighted", "µm", "μm",
+"""The name of an axis beside one of these words is a position, whatever else the name says."""
+UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
+WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "maximum", "minimum", "spatial"}
+POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
+    "bounding", "cell", "dst", "edge", "ellipse", "end", "feret", "global", "image", "local",
+    "max", "min", "object", "of", "spot", "src", "start", "the", "tile", "track", "weighted",
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
-SHORT_POSITIONS = {"xm", "ym", "bx", "by"}
-"""Names that ImageJ gives to centers of mass and corners of boxes."""
+AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
@@ -87,70 +94,53 @@ def words(name: object) -> list[str]:
 def axis(name: object) -> str | None:
     """Return the axis of a column of positions: x, y, z, t or a number; None for other columns."""
     parts = words(name)
-    for i in range(len(parts) - 1):
-        if parts[i : i + 2] == ["area", "shape"]:  # Before it CellProfiler may write the object.
-            parts = parts[i + 2 :]
-    if "location" in parts:  # CellProfiler adds the name of the image.
-        return next((word for word in parts if word in ("x", "y", "z")), None)
-    if len(parts) == 1 and parts[0] in SHORT_POSITIONS:
+    if parts in (["xm"], ["ym"], ["bx"], ["by"]):  # ImageJ's centers of mass, and corners.
         return parts[0].strip("bm")
+    for before, word, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+        is_place = {before, after} & PLACE_WORDS or {"location", "box", "bbox"} & set(parts)
+        has_unit = after in UNITS and after == parts[-1] and not MEASURE_WORDS & set(parts)
+        if word in AXES and (is_place or (has_unit and word in "xyz") or before == "cell"):
+            return AXES[word]
     rest = [word for word in parts if word not in POSITION_WORDS]
-    if len(rest) == 2 and rest[0] in ("x", "y", "z") and rest[1].isdigit():
-        return rest[0]
+    if len(rest) == 2 and rest[1].isdigit() and not str(name)[1:].isdigit():
+        rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is the name of a number in R.
     if len(rest) != 1:
         return None
-    numbered = rest[0].isdigit() and bool(WORDS_BEFORE_NUMBERS & set(parts))
+    is_number = rest[0].isdigit() and bool(WORDS_BEFORE_NUMBERS & set(parts))
     # T is a gene.
-    return rest[0] if (rest[0] in ("x", "y", "z", "t") and name != "T") or numbered else None
+    return rest[0] if is_number or (rest[0] in ("x", "y", "z", "t") and name != "T") else None
 
 
 def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return the role of each column of a table, and the reason.
+    """Return a table with the "column", "role", "reason" and "doubt" of each column of a table.
 
-    A role is found by the name and the values together. Values alone decide only in a column of
-    whole numbers beside columns of fractions, so that no gene of a count matrix is lost. A column
-    in doubt stays a feature.
+    A role is found by the name and the values together. Values alone decide only in a column
+    unlike the others, so that no gene of a count matrix is lost. A column in doubt stays a feature.
+    `chosen` are roles that are given, by column.
 
-    Parameters
-    ----------
-    table
-        One row per cell.
-    chosen
-        Roles that are given, by column.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``"column"``, ``"role"`` (see `Role`), ``"reason"`` (empty for a plain
-        measurement) and ``"doubt"`` (bool), with a row for each column of the table.
-
-    Raises
-    ------
-    InputError
-        If `chosen` names no column or no role, or makes a feature of a column without numbers.
+    Raises an InputError if `chosen` names no column or no role, or makes a feature of a column
+    without numbers.
     """
-    found = pd.DataFrame(
-        {"column": list(map(str, table.columns)), "role": "", "reason": "", "doubt": False}
-    )
-    found = found.set_index(table.columns)
-    ours = _our_results(map(str, table.columns))
-    for name in table:
-        found.loc[name, ["role", "reason"]] = _by_name(name, table[name], ours)
-    _by_values(table, found)
-    found.loc[found["role"] == "", "role"] = "feature"
-    if (found["role"] != "feature").all():
+    columns = {str(name): table.iloc[:, i] for i, name in enumerate(table.columns)}
+    ours = _our_results(columns)
+    found = {name: _by_name(name, column) for name, column in columns.items()}
+    found |= dict.fromkeys(ours, ("result", "a result of a map"))
+    doubts = _by_values(columns, found)
+    if not any(role in ("", "feature") for role, _ in found.values()):
         # Positions are the only measurements of some tables.
-        found.loc[found["role"] == "position", "role"] = "feature"
+        doubts |= {name for name, (role, _) in found.items() if role == "position"}
+    found |= {name: ("feature", found[name][1]) for name in doubts}
     for name, role in (chosen or {}).items():
-        rows = found["column"] == str(name)
-        if not rows.any():
+        if str(name) not in columns:
             raise InputError(f"there is no column {name!r} to choose a role for")
         if role not in get_args(Role):
             raise InputError(f"{role!r} is no role; choose one of {', '.join(get_args(Role))}")
-        if role == "feature" and not all(map(is_number, (table[x] for x in found.index[rows]))):
+        if role == "feature" and not is_number(columns[str(name)]):
             raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
-        found.loc[rows, ["role", "reason", "doubt"]] = role, CHOSEN, False
-    return found.reset_index(drop=True)
+        found[str(name)] = role, CHOSEN
+        doubts.discard(str(name))
+    rows = [(name, role or "feature", why, name in doubts) for name, (role, why) in found.items()]
+    return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
 
 
 def _our_results(names: Iterable[str]) -> set[str]:
@@ -169,41 +159,51 @@ def is_number(column: pd.Series) -> bool:
 
 
 def is_whole(column: pd.Series) -> bool:
-    return bool((column.dropna() % 1 == 0).all()) and bool(column.notna().any())
+    if pd.api.types.is_integer_dtype(column):
+        return True
+    values = _values(column)
+    values = values[~np.isnan(values)]
+    return bool(len(values) and (values[:100] % 1 == 0).all() and (values % 1 == 0).all())
 
 
-def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]:
-    if str(name) in ours:
-        return "result", "a result of a map"
-    parts, plain = words(name), re.sub(r"[\W_]", "", str(name)).lower()
-    number = is_number(column)
+def _values(column: pd.Series) -> np.ndarray:
+    values = column.to_numpy(float, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
+    """Return the role and the reason, which are empty where the name says nothing."""
+    parts, plain = words(name), re.sub(r"[\W_]", "", name).lower()
+    bare = [word for word in parts if word not in PLAIN_WORDS]
     if not column.notna().any():
         return "text", "empty"
-    # A number may belong to a gene, such as TMA7.
-    bare = [word for word in parts if word not in PLAIN_WORDS]
-    if not number:
-        is_class = bool(bare) and bare[-1] in CLASS_WORDS
+    if not is_number(column):
+        is_class = bare[-1:] and bare[-1] in CLASS_WORDS
         return ("class", "") if is_class else ("text", "no numbers")
     place = axis(name)
-    if place == "t" or bare == ["time"]:
+    if place == "t" or "".join(bare) in TIMES:
         return "image", "a time by its name"
     if place is not None:
         return "position", "a position by its name"
-    if EMBEDDINGS & set(parts) or "tsne" in plain:
+    if EMBEDDINGS & set(parts) or "tsne" in plain or re.fullmatch(r"pc\d+", plain):
         return "result", "a place in an embedding by its name"
-    if parts and parts[0] in ("probability", "prob"):
+    is_call = "positive" in parts and not MEASURE_WORDS & set(parts) and column.isin([0, 1]).all()
+    if is_call or OUTPUT_WORDS & set(parts[:1]):
         return "class", "the output of a classifier by its name"
+    # The other words are in names of measurements and genes, too, such as TMA7.
     if not is_whole(column):
         return "", ""
-    if parts[:1] == ["metadata"] or (bare and set(bare) <= GROUP_WORDS):
+    if plain in ID_NAMES or parts[:1] == ["unnamed"] or (bare == parts and plain in OBJECT_WORDS):
+        return "id", "an id by its name"
+    if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS):
         return "image", "an image or a group by its name"
-    if (bare and bare[-1] in CLASS_WORDS) or {"snn", "res"} <= set(parts):
+    if bare and (bare[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
         return "class", "a class by its name"
-    is_track = parts[:3] == ["track", "objects", "label"]
-    if plain in ID_NAMES or parts[:1] in (["parent"], ["unnamed"]) or is_track:
+    is_other = {"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)
+    if is_other or parts[:2] == ["id", "of"]:
         return "id", "an id by its name"
     for before, word in itertools.pairwise(parts):
-        if word not in ID_WORDS or "number of" in " ".join(parts):
+        if word not in ID_WORDS or "numberof" in plain:
             continue
         if before in GROUP_WORDS:
             return "image", "an image or a group by its name"
@@ -212,50 +212,61 @@ def _by_name(name: object, column: pd.Series, ours: set[str]) -> tuple[str, str]
     return "", ""
 
 
-def _by_values(table: pd.DataFrame, found: pd.DataFrame) -> None:
-    """Find more columns that are no measurements, by their values."""
-    left = [name for name in found.index if found["role"][name] == ""]
-    whole = [name for name in left if is_whole(table[name])]
-    n = len(table)
-    for name in whole:
-        values = table[name]
-        if n >= 10 and values.notna().all() and (np.diff(values.to_numpy(float)) == 1).all():
-            found.loc[name, ["role", "reason"]] = "id", "numbers the rows"
-    whole = [name for name in whole if found["role"][name] == ""]
-    # Whole numbers are normal in a count matrix.
+def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]]) -> set[str]:
+    """Add roles that are found by values to `found`; return the names of columns in doubt."""
+    n, doubts = max(map(len, columns.values()), default=0), set()
+    limit = min(MAX_GROUPS, n / 5)
+    left = [name for name, (role, _) in found.items() if not role]
+    whole = {name for name in left if is_whole(columns[name])}
+    # Whole numbers are normal in a count matrix, and a gene may have any name.
     is_matrix = len(whole) > len(left) / 2
-    others = [name for name in found.index if found["role"][name] not in ("", "position")]
-    codes = {name: pd.factorize(table[name])[0] for name in others}
-    for name in whole:
-        own, sizes = pd.factorize(table[name])[0], table[name].value_counts()
-        few = 1 + is_matrix < len(sizes) <= min(MAX_GROUPS, n / 5)
-        if COUNT_WORDS & set(words(name)):
+    groups: dict[str, np.ndarray] = {}
+    for name, (role, _) in found.items():
+        if is_matrix and role in ("position", "image") and _is_gene(name, columns[name]):
+            found[name] = "", "counts, by its values"
+            doubts.add(name)
+        elif role not in ("", "position"):
+            codes = pd.factorize(columns[name])[0]
+            groups |= {name: codes} if 0 < codes.max(initial=0) < limit else {}
+    places = [name for name, (role, _) in found.items() if role == "position"]
+    for name in left:
+        values = _values(columns[name])
+        steps = np.diff(values)
+        if name in whole and n >= 10 and (steps == 1).all():
+            found[name] = "id", "numbers the rows"
             continue
-        twin = next((x for x in others if few and _same(own, codes[x])), None)
-        runs = few and sizes.min() >= 3 and n >= 20 and table[name].is_monotonic_increasing
+        if MEASURE_WORDS & set(words(name)) or (is_matrix and not groups):
+            continue
+        codes = pd.factorize(values)[0]
+        sizes = np.bincount(codes[codes >= 0])
+        few = 1 + is_matrix < len(sizes) <= limit
+        runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
+        twin = next((other for other in groups if few and _same(codes, groups[other])), None)
+        if twin is None and name not in whole and n >= 20:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                like = [abs(columns[name].corr(columns[place])) > 0.9999 for place in places]
+            twin = next(itertools.compress(places, like), None)
         if twin is not None:
-            role = found["role"][twin] if found["role"][twin] in ("image", "id") else "class"
-            found.loc[name, ["role", "reason"]] = role, f"says the same as {twin!r}"
+            role = found[twin][0]
+            role = role if role in ("id", "image", "position") else "class"
+            found[name] = role, f"says the same as {twin!r}"
         elif is_matrix:
             continue
-        elif runs:
-            found.loc[name, ["role", "reason"]] = "image", "whole numbers that run with the rows"
-        elif few or (table[name].is_unique and n >= 20):
-            found.loc[name, "doubt"] = True
-            found.loc[name, "reason"] = "few whole numbers" if few else "unique whole numbers"
-    left = [name for name in left if found["role"][name] == "" and name not in whole]
-    places = [name for name in found.index if found["role"][name] == "position"]
-    if left and places and n >= 20:
-        values = table[places + left].astype(float).fillna(table[places + left].median())
-        with np.errstate(invalid="ignore", divide="ignore"):
-            alike = np.abs(np.corrcoef(values.T)[len(places) :, : len(places)]) > 0.9999
-        for name, row in zip(left, alike, strict=True):
-            if row.any():
-                text = f"says the same as {places[int(np.argmax(row))]!r}"
-                found.loc[name, ["role", "reason"]] = "position", text
+        elif runs and few and name in whole and sizes.min() >= 3:
+            found[name] = "image", "whole numbers that run with the rows"
+        elif runs or (name in whole and (few or len(sizes) == n >= 20)):
+            kind = "few" if few else "unique"
+            found[name] = "", "numbers that run with the rows" if runs else f"{kind} whole numbers"
+            doubts.add(name)
+    return {name for name in doubts if not found[name][0]}
+
+
+def _is_gene(name: str, column: pd.Series) -> bool:
+    values = _values(column)
+    return name.isupper() and (values == 0).mean() > 0.05 and bool((np.diff(values) < 0).any())
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two columns of codes divide the rows in the same way."""
-    pairs = len(np.unique(np.stack([one, other]), axis=1).T)
-    return pairs == len(np.unique(one)) == len(np.unique(other))
+    n = one.max() + 1
+    return n == other.max() + 1 and len(np.unique(one * (n + 1) + other)) == len(np.unique(one))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from anndata.utils import make_index_unique
 
 from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
@@ -18,12 +19,15 @@ from centroid_encoder.tl._text import read_text
 ROLES = "column_roles"
 """Key in ``uns`` of the roles of the columns that the table had."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
-READERS = {
-    "exprmat": "squidpy.read.nanostring",
-    "cell_by_gene": "squidpy.read.vizgen",
-    "transcript_counts": "spatialdata_io.xenium",
+ADVICE = {
+    ("fov", "cell_ID"): "CosMx writes counts and metadata: squidpy.read.nanostring joins them",
+    ("cell", "Blank-1"): "MERSCOPE writes counts and metadata: squidpy.read.vizgen joins them",
+    ("fov", "volume", "center_x"): "the counts are in cell_by_gene: squidpy.read.vizgen joins them",
+    ("cell_id", "transcript_counts"): "the counts of genes are in another file of Xenium: "
+    "spatialdata_io.xenium reads both",
+    ("ImageNumber", "Group_Index"): "it has one row per image; cells are in CellProfiler's others",
 }
-"""Functions that join the files of an exporter, by a part of a file's name or a column."""
+"""Sentences on files of an exporter that are not the whole table of cells, by their columns."""
 
 
 def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = None) -> AnnData:
@@ -82,16 +86,24 @@ def is_table(path: Path) -> bool:
 
 def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """Return the table in a file, and sentences on what was not plain."""
-    if path.suffix.lower() != ".parquet":
-        frame, notices = read_text(path)
-    else:
-        try:
-            frame, notices = pd.read_parquet(path), []
-        except ImportError as error:
-            raise InputError("a .parquet file needs pyarrow: pip install pyarrow") from error
-        if not isinstance(frame.index, pd.RangeIndex):
-            frame = frame.reset_index()
+    frame, notices = read_text(path) if path.suffix.lower() != ".parquet" else _read_parquet(path)
+    for columns, advice in ADVICE.items():
+        if frame.columns.isin(columns).sum() == len(columns):
+            notices.append(advice)
     return frame, [f"{path.name}: {notice}" for notice in notices]
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError as error:
+        raise InputError("a .parquet file needs pyarrow: pip install pyarrow") from error
+    except ValueError as error:
+        raise InputError(f"it is no .parquet file, or damaged: {error}") from error
+    if not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.reset_index(allow_duplicates=True)
+    # Xenium writes ids as bytes.
+    return frame.map(lambda x: x.decode(errors="replace") if isinstance(x, bytes) else x), []
 
 
 def frame_to_anndata(
@@ -104,6 +116,7 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
+    frame = frame.set_axis(make_index_unique(frame.columns.astype(str), join="."), axis=1)
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)
     if names and not is_number(first) and first.notna().all() and first.is_unique:
@@ -169,8 +182,8 @@ def doubts(adata: AnnData) -> list[str]:
     if not names:
         return []
     shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if names[5:] else "")
-    return [
-        f"{shown} hold{'s' * (len(names) == 1)} whole numbers unlike the other columns, and "
-        f"{'is a feature' if len(names) == 1 else 'are features'}: give another role if they are "
-        "no measurements"
-    ]
+    text = f"{shown} may be no measurement{'s' * (len(names) > 1)}, but"
+    verb = (
+        "are features: give them other roles" if names[1:] else "is a feature: give it another role"
+    )
+    return [f"{text} {verb} if so"]

@@ -182,7 +182,8 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     spatial = numbers(adata.obsm.get("spatial"))
     if spatial is not None and spatial.shape[1] in (2, 3):
         return 'obsm["spatial"]', spatial[:, ::-1]
-    found = {axis(name): name for name in adata.obs if "box" not in str(name).lower()}
+    # The centers come before the other places of a cell, such as its brightest pixel.
+    found = {axis(name): name for name in adata.obs.columns[::-1] if "box" not in str(name).lower()}
     for wanted in ("zyx", "yx", "012", "01"):
         if set(wanted) <= set(found):
             columns = [found[a] for a in wanted]

@@ -1,0 +1,138 @@
+"""Text as spreadsheets and programs write it: each number is read, and no cell moves."""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import centroid_encoder as ce
+from centroid_encoder.errors import InputError
+
+X = [[1234.5, 3.25], [2000.25, 4.5], [12.5, 0.5]]
+PLAIN = "a,b\n1234.5,3.25\n2000.25,4.5\n12.5,0.5\n"
+SAME = {
+    "plain": PLAIN,
+    "windows line ends": PLAIN.replace("\n", "\r\n"),
+    "Vizgen's line ends": PLAIN.replace("\n", "\r\r\n"),
+    "line ends of old Macs": PLAIN.replace("\n", "\r"),
+    "UTF-16": PLAIN.replace(",", "\t").encode("utf-16"),
+    "BOM": PLAIN.encode("utf-8-sig"),
+    "separator of Excel": "sep=,\n" + PLAIN,
+    "comments": "# of cells, and more\n## again\n" + PLAIN,
+    "title": "My cells\n\n" + PLAIN,
+    "sentences above": "My cells were here\nOn a day\n" + PLAIN,
+    "units": PLAIN.replace("b\n", "b\n(µm),(counts)\n", 1),
+    "empty rows": PLAIN + ",\n,\n",
+    "separator at the end of rows": PLAIN.replace("5\n", "5,\n"),
+    "separator at the end": PLAIN.replace("\n", ",\n"),
+    "R": 'a b\n"1" 1234.5 3.25\n"2" 2000.25 4.5\n"3" 12.5 0.5\n',
+    "bars": PLAIN.replace(",", "|"),
+    "semicolons": PLAIN.replace(",", ";").replace(".", ","),
+    "decimal comma in quotes": 'a,b\n"1234,5","3,25"\n"2000,25","4,5"\n"12,5","0,5"\n',
+    "decimal comma in a column": 'a,b\n"1234,5",3.25\n"2000,25",4.5\n"12,5",0.5\n',
+    "thousands": 'a,b\n"1,234.5",3.25\n"2,000.25",4.5\n12.5,0.5\n',
+    "thousands in Germany": "a;b\n1.234,5;3,25\n2.000,25;4,5\n12,5;0,5\n",
+    "thousands in France": "a;b\n1\u202f234,5;3,25\n2\u00a0000,25;4,5\n12,5;0,5\n",
+    "thousands in Switzerland": "a;b\n1'234.5;3.25\n2’000.25;4.5\n12.5;0.5\n",
+    "scientific": "a;b\n1,2345E+03;3,25\n2,00025e3;4,5\n1,25E1;5e-1\n",
+    "units in cells": "a;b\n1234,5 µm;3,25 %\n2000,25 µm;4,5 %\n12,5 µm;0,5 %\n",
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_the_same_numbers_in_many_notations(kind: str, tmp_path: Path) -> None:
+    text = SAME[kind]
+    path = tmp_path / "cells.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    adata = ce.read_table(path)
+    assert adata.var_names.tolist() == ["a", "b"]
+    assert_allclose(adata.X, X)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('a,b\n"1,234",1.5\n567,2.5\n', [[1234, 1.5], [567, 2.5]]),
+        ("a;b\n1.234;1,5\n567;2,5\n", [[1234, 1.5], [567, 2.5]]),
+        ("a;b\n1,5;0.5\n2,5;0.25\n3,5;0.75\n", [[1.5, 0.5], [2.5, 0.25], [3.5, 0.75]]),
+        ('a,b\n"5,788",1.5\n"4,125",2.5\n', [[5.788, 1.5], [4.125, 2.5]]),
+        ("a\n1.5\n2.5\n", [[1.5], [2.5]]),
+        ("a,b\ninf,1\n2.5,-Infinity\n", [[np.inf, 1], [2.5, -np.inf]]),
+        ("c,a,b\nx,NA,#N/A\ny,1.5,2\nz,1.5,2\n", [[np.nan, np.nan], [1.5, 2], [1.5, 2]]),
+        ('a,"b\nc",d\n1.5,3,"x\ny"\n2.5,4,z\n3.5,5,z\n', [[1.5, 3], [2.5, 4], [3.5, 5]]),
+        ("141,142,143\n1.5,2,2\n2,5,1\n", [[1.5, 2, 2], [2, 5, 1]]),
+        ("a,c,d\n1.5,TRUE,2024-01-01\n2.5,FALSE,2024-01-02\n", [[1.5], [2.5]]),
+        ("a,c,d\n1.5,,NA\n2.5,,\n", [[1.5], [2.5]]),
+    ],
+)
+def test_numbers(text: str, expected: list[list[float]], tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text(text)
+    assert_allclose(ce.read_table(tmp_path / "cells.csv").X, expected)
+
+
+def test_what_is_not_plain_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_bytes("Fläche;b\n#DIV/0!;1\n1,5;<2\n2,5;3\n3,5;4\n".encode("cp1252"))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        adata = ce.read_table(path)
+    assert adata.var_names.tolist() == ["Fläche", "b"]
+    texts = [str(warning.message) for warning in found]
+    assert any("Windows text" in text for text in texts)
+    assert any("2 values became missing, since no number: such as '#DIV/0!'" in x for x in texts)
+
+
+def test_classes_stay_text(tmp_path: Path) -> None:
+    rows = [f"{i * 7 % 20 / 8},{'+-'[i % 2]},{'Label 1' if i % 3 else 0}" for i in range(20)]
+    (tmp_path / "cells.csv").write_text("\n".join(["m,CD8,User Label", *rows]))
+    obs = ce.read_table(tmp_path / "cells.csv").obs
+    assert obs["CD8"].value_counts().to_dict() == {"+": 10, "-": 10}
+    assert obs["User Label"].nunique() == 2
+
+
+def test_names_are_made_unique(tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text("a,a,,b\n1.5,2,3,4\n2.5,3,9,5\n")
+    adata = ce.read_table(tmp_path / "cells.csv")
+    assert adata.var_names.tolist() == ["a", "a.1", "b"]
+    assert adata.obs.columns.tolist() == ["Unnamed: 2"]
+
+
+REFUSED = {
+    "empty": (b"", "it is empty"),
+    "blank": (b"\n\n", "it is empty"),
+    "a header only": (b"a,b\n", "a header and no rows"),
+    "no header": (b"1.5,2\n2.5,3\n", "no header"),
+    "a workbook": (b"PK\3\4\0\0" * 9, "no text"),
+    "NUL": (b"a,b\n1,2\0\n", "no text"),
+    "a long row": (b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, but the header has 2"),
+    "a long row below": (b"a,b\n" + b"1,2\n" * 500 + b"1,2,3\n", "line 502 has 3 fields"),
+    "a short header": (b"a,b\n1,2,3,4\n5,6,7,8\n", "line 2 has 4 fields, but the header has 2"),
+    "decimal comma or row names": (b"a\n1,5\n2,5\n", "line 2 has 2 fields"),
+    "an open quote": (b'a,b\n1,2\n"3,4\n', "never closed"),
+    "an open quote below": (b"a,b\n" + b"1,2\n" * 500 + b'"3,4\n', "never closed"),
+    "text only": (b"a,b\nx,y\nz,w\n", "no column with measurements"),
+    "missing only": (b"a,b\n,NA\n", "no rows|no column with measurements"),
+    "JSON": (b'{"a": [1, 2],\n "b": [3, 4]}\n', "no column with measurements"),
+    "a git pointer": (b"version https://x\noid sha256:3a\nsize 12\n", "no column"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_no_table_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
+    content, words = REFUSED[kind]
+    (tmp_path / "cells.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        ce.read_table(tmp_path / "cells.csv")
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_damaged_packages_are_refused(ending: str, tmp_path: Path) -> None:
+    for content in (b"no package", gzip.compress(PLAIN.encode() * 99)[:40]):
+        (tmp_path / f"cells.csv{ending}").write_bytes(content)
+        with pytest.raises(InputError, match="cannot be unpacked"):
+            ce.read_table(tmp_path / f"cells.csv{ending}")
