@@ -1,9 +1,12 @@
 # Everything runs in .venv, built from pyproject.toml at the versions of constraints.txt.
 # Each target builds it first, so any of them may be the first command in a fresh clone.
+# PACKAGES=newest, floors (the lowest versions of pyproject.toml), pre-releases or pinned takes an
+# environment of its own, for instance build/env/python3.13-newest. CI runs the tests there.
 
 PYTHON ?= python3
-BIN := .venv/bin
-ENV := .venv/.up-to-date
+FOLDER := $(if $(PACKAGES),build/env/$(notdir $(PYTHON))-$(PACKAGES),.venv)
+BIN := $(FOLDER)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+ENV := $(FOLDER)/.up-to-date
 
 # Where there is no real screen, the demo opens its windows on a virtual one. Tests always do.
 ifeq ($(shell uname),Linux)
@@ -30,7 +33,7 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 
 # A worker for each core; threads of their own, for numbers or for OpenGL, would stand in each
 # other's way. A worker with a window takes 1.5 GB, so that there are four at most.
-PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n auto --maxprocesses 4
+PYTEST = OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(WARN)
 
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
 	@echo 'Running the quick tests, about four minutes on two cores, less on more. A dot is a test that'
@@ -94,33 +97,52 @@ bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals
 	@$(RENDER)
 
 constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
-	@rm -rf build/env && $(PYTHON) -m venv build/env
-	@build/env/bin/python -m pip install -qq --upgrade pip
-	@build/env/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
-	@build/env/bin/python -m pip install -qq --editable '.[napari]' --group dev \
+	@rm -rf build/pins && $(PYTHON) -m venv build/pins
+	@build/pins/bin/python -m pip install -qq --upgrade pip
+	@build/pins/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
+	@build/pins/bin/python -m pip install -qq --editable '.[napari]' --group dev \
 	  --group coverage --group release
 	@{ grep '^#' constraints.txt; \
-	   build/env/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
+	   build/pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
 	  | sed 's/+cpu$$//' > build/constraints.txt
 	@mv build/constraints.txt constraints.txt
 
 clean:  ## Remove what was built; .venv stays
 	rm -rf build demo dist docs/_build docs/generated .coverage .hypothesis .*_cache
 
+PIP := $(BIN)/python -m pip
+ifndef PACKAGES
 # Quiet pip prints no progress, hence the echoes. PyTorch goes first: it is by far the largest
 # download, and once its pinned build is in place nothing later can ask for another.
-PIP := $(BIN)/python -m pip
 $(ENV): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'Python 3.11 or newer is needed: make env PYTHON=python3.11' >&2; exit 1; }
-	@$(PIP) --version >/dev/null 2>&1 || $(MAKE) --no-print-directory .venv
+	@$(PIP) --version >/dev/null 2>&1 || $(MAKE) --no-print-directory $(FOLDER)
 	@echo 'Installing PyTorch ...'
 	@$(PIP) install -qq --upgrade pip -c constraints.txt
 	@$(PIP) install -qq torch -c constraints.txt
 	@echo 'Installing centroid-encoder and its development tools, a minute or two ...'
 	@$(PIP) install -qq --editable '.[napari]' --group dev -c constraints.txt
 	@touch $@
-	@echo 'Ready: .venv'
+	@echo 'Ready: $(FOLDER)'
+else
+# uv installs the lowest versions, which pip cannot; the packages of the tests are then the newest.
+# On Linux, UV_TORCH_BACKEND=cpu avoids the far larger PyTorch for GPUs.
+UV := $(BIN)/python -m uv pip install --python $(BIN)/python --editable '.[napari]'
+UV_pinned := $(UV) --group test --constraint constraints.txt
+UV_newest := $(UV) --group test
+UV_floors := $(UV) --resolution lowest-direct && $(UV) --group test
+UV_pre-releases := $(UV) --group test --prerelease allow
+# Other versions have other warnings. scikit-learn's checks need the variable before 1.7.
+WARN := $(if $(filter floors pre-releases,$(PACKAGES)),-W default)
+export SCIPY_ARRAY_API := 1
+
+$(ENV): pyproject.toml constraints.txt
+	@$(if $(UV_$(PACKAGES)),,$(error PACKAGES: pinned, newest, floors or pre-releases))
+	@$(MAKE) --no-print-directory $(FOLDER)
+	@$(PIP) install -qq --upgrade pip uv
+	@$(UV_$(PACKAGES))
+	@touch $@
+	@echo 'Ready: $(FOLDER)'
+endif
 
 # What the system lacks: $(call apt-get,packages,why).
 define apt-get
@@ -134,16 +156,18 @@ fi
 endef
 
 # Debian ships Python without ensurepip, which venv needs; python3.X-venv has it.
-.PHONY: .venv
-.venv: package = $(shell $(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-.venv:
+.PHONY: $(FOLDER)
+$(FOLDER): package = $(shell $(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+$(FOLDER):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or newer is needed: make env PYTHON=python3.11' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { $(call apt-get,$(package),what this Python needs to make environments); }
-	@echo "Creating .venv with $$($(PYTHON) --version) ..."
-	@$(PYTHON) -m venv --clear .venv
+	@echo "Creating $(FOLDER) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv --clear $(FOLDER)
 
 # The plugin with which Qt speaks to X11 is linked to all that Qt needs of the system.
-QT := .venv/lib/python*/site-packages/PySide6/Qt/plugins/platforms/libqxcb.so
+QT := $(FOLDER)/lib/python*/site-packages/PySide6/Qt/plugins/platforms/libqxcb.so
 LIBRARIES := libdbus-1-3 libegl1 libfontconfig1 libgl1 libglib2.0-0 libxcb-cursor0 libxcb-icccm4 \
   libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0 libxcb-sync1 \
   libxcb-xfixes0 libxcb-xkb1 libxkbcommon-x11-0

@@ -17,11 +17,15 @@ import pandas as pd
 import pytest
 import scanpy as sc
 import torch
+from hypothesis import settings
 from scipy import sparse
 
 import centroid_encoder as ce
 
 matplotlib.use("Agg")
+# No test asserts a time.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 # A process can use one Qt binding; `QT_API=pyqt6 make test ARGS=tests/viewer` selects the other.
 # The variables must be set before any import of qtpy. pytest-qt has its own variable.
 os.environ["PYTEST_QT_API"] = os.environ.setdefault("QT_API", "pyside6")

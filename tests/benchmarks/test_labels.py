@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from skactiveml.pool import TypiClust
 
 from benchmarks.labels import needed
 from centroid_encoder.core.suggestion import N_NEIGHBORS, typical
@@ -14,6 +13,8 @@ from centroid_encoder.core.suggestion import N_NEIGHBORS, typical
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_typical_cells_are_those_of_scikit_activeml(rng, n):
+    from skactiveml.pool import TypiClust
+
     codes = np.repeat([0, 1, 2, 3], [200, 100, 60, 40])
     points = np.array([[0.0, 0], [20, 0], [0, 20], [20, 20]])[codes] + rng.normal(size=(400, 2))
     labels = np.full(400, np.nan)

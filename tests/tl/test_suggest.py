@@ -65,7 +65,8 @@ def test_suggests_typical_cells_without_a_map(labelled):
     adata = few(labelled)
     queue = ce.tl.suggest(adata, n=4)
     assert queue["reason"].tolist() == ["typical"] * 4
-    assert queue[["label", "runner_up", "probability", "runner_up_probability"]].isna().all(None)
+    missing = queue[["label", "runner_up", "probability", "runner_up_probability"]].isna()
+    assert missing.to_numpy().all()
     # The classes are separate, so that there is one typical cell of each.
     assert adata.obs.loc[queue.index, "truth"].nunique() == 4
 

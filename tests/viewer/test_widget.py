@@ -17,7 +17,7 @@ from napari import Viewer
 from napari.layers import Labels
 from napari.utils.notifications import ErrorNotification, Notification, notification_manager
 from pytestqt.qtbot import QtBot
-from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
 from qtpy.QtGui import QGuiApplication, QWheelEvent
 from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox
 
@@ -446,6 +446,18 @@ def test_a_removed_layer_leaves_nothing_behind(
     qtbot.wait(50)
     gc.collect()
     assert layer() is None
+
+
+def test_qt_deletes_a_closed_widget_as_a_whole(viewer: Viewer, open_widget: Open):
+    widget, deleted = open_widget(), []
+    widget.destroyed.connect(lambda: deleted.append("widget"))
+    widget.train_page.destroyed.connect(lambda: deleted.append("page"))
+    widget.train_page.owner = widget.tabs.owner = widget  # The page is the first to be collected.
+    viewer.window.remove_dock_widget("all")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    del widget
+    gc.collect()
+    assert deleted == ["widget", "page"]
 
 
 # -- tables of others ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import napari
@@ -13,6 +14,7 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
+    QApplication,
     QComboBox,
     QScrollArea,
     QSizePolicy,
@@ -95,6 +97,16 @@ class CentroidEncoderWidget(QWidget):
         self.session.finished.connect(self._on_finished)
         self.form.advanced_wanted.connect(self._on_advanced)
         self._attach()
+
+    def __del__(self) -> None:
+        """Let Qt delete a closed widget as a whole.
+
+        Before 6.12, PySide6 deletes the children that Python's garbage collector finds while their
+        parents still use them, which ends the process. Python calls ``__del__`` before that.
+        """
+        with suppress(RuntimeError):  # Qt has deleted the widget already.
+            self.deleteLater()
+            QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables."""
