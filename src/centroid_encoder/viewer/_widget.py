@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +105,10 @@ class CentroidEncoderWidget(QWidget):
         Before 6.12, PySide6 deletes the children that Python's garbage collector finds while their
         parents still use them, which ends the process. Python calls ``__del__`` before that.
         """
-        with suppress(RuntimeError):  # Qt has deleted the widget already.
-            self.deleteLater()
-            QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
+        if threading.current_thread() is threading.main_thread():
+            with suppress(RuntimeError):  # Qt has deleted the widget already.
+                self.deleteLater()
+                QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables."""
