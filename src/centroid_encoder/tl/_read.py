@@ -138,7 +138,7 @@ def read_cells(
     if use_rep in (None, "X") and looks_whole(X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         notices.append(f"{where} looks like raw counts; {text}")
-    if names is not None and not isinstance(X, LazyMatrix):
+    if names is not None:
         notices += _no_measurements(X, codes[kept], names)
     groups, group_names = _read_groups(adata, group_key, codes >= 0)
     params = {
@@ -400,7 +400,7 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
 
 
 def _no_measurements(
-    X: Matrix, codes: NDArray[np.intp], names: NDArray[np.object_]
+    X: Matrix | Lazy, codes: NDArray[np.intp], names: NDArray[np.object_]
 ) -> Iterator[str]:
     """Yield sentences on features that equal the classes or are whole numbers in row order.
 
@@ -412,6 +412,8 @@ def _no_measurements(
     classes, first = np.unique(own, return_index=True)
     if len(rows) < 20 or len(classes) > len(rows) / 2:
         return
+    if isinstance(X, LazyMatrix):
+        X, rows = X[rows], np.arange(len(rows))
 
     def values(some: NDArray[np.intp]) -> NDArray[Any]:
         part: Any = X[some][:, columns]
@@ -422,13 +424,15 @@ def _no_measurements(
         part = values(rows[::step])
         centers = values(rows[first])[np.searchsorted(classes, own[::step])]
         equal = (part == centers).all(axis=0)
-        running = (np.diff(part, axis=0) >= 0).all(axis=0) & (part % 1 == 0).all(axis=0)
+        steps = np.diff(part, axis=0)
+        running = (steps >= 0).all(axis=0) | (steps <= 0).all(axis=0)
+        running &= (part % 1 == 0).all(axis=0)
         kept = equal | running
         columns, equal, part = columns[kept], equal[kept], part[:, kept]
     counts = [np.unique(column, return_counts=True)[1] for column in part.T]
     is_class = np.array([len(n) == len(classes) for n in counts], bool) & equal
     # Few cells express a rare gene; they may be the last ones.
-    runs = np.array([len(n) > 2 and (n.min() > 2 or n.max() == 1) for n in counts], bool)
+    runs = np.array([len(n) > 2 and (n.min() > 2 or n.max() <= 2) for n in counts], bool)
     for found, what in (
         (is_class, "has one value for each class"),
         (runs & ~is_class, "holds whole numbers in the order of the rows"),

@@ -38,11 +38,14 @@ GROUP_WORDS = {
     "column", "condition", "core", "dataset", "day", "donor", "experiment", "field", "file",
     "filename", "fov", "frame", "group", "ident", "image", "lane", "library", "mouse", "particle",
     "pathname", "patient", "plane", "plate", "point", "region", "replicate", "roi", "row", "run",
-    "sample", "scan", "section", "sector", "series", "site", "slice", "slide", "source",
-    "specimen", "stage", "step", "study", "subject", "tag", "tile", "time", "timepoint",
+    "lapse", "sample", "scan", "section", "sector", "series", "site", "slice", "slide", "source",
+    "specimen", "stack", "stage", "step", "study", "subject", "tag", "tile", "time", "timepoint",
     "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
-TIMES = {"birth", "death", "edgetime", "elapsed", "time", "timestamp", "trackstart", "trackstop"}
+TIMES = {
+    "absolutetime", "birth", "death", "edgetime", "elapsed", "elapsedtime", "relativetime",
+    "tbegin", "tend", "time", "timestamp", "trackstart", "trackstop",
+}  # fmt: skip
 CLASS_WORDS = {
     "annotation", "category", "celltype", "class", "classification", "classifier",
     "cluster", "clusters", "color", "colour", "gate", "labels", "leiden", "louvain",
@@ -54,9 +57,9 @@ PLAIN_WORDS = ID_WORDS | {
     "tissue", "unique",
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
-OUTPUT_WORDS = {"classify", "confidence", "prediction", "prob", "probability"}
+OUTPUT_WORDS = {"classify", "confidence", "predicted", "prediction", "prob", "probability"}
 """First words of the names of what a classifier writes."""
-EMBEDDINGS = {"umap", "tsne", "phate", "isomap"}
+EMBEDDINGS = {"umap", "tsne", "phate", "isomap", "pca"}
 MEASURE_WORDS = {
     "area", "children", "count", "counts", "delta", "displacement", "distance", "dots", "duration",
     "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
@@ -65,17 +68,19 @@ MEASURE_WORDS = {
 }  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
 PLACE_WORDS = {
-    "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
+    "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position", "pxl",
 }  # fmt: skip
 """The name of an axis beside one of these words is a position, whatever else the name says."""
 UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
 WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "maximum", "minimum", "spatial"}
 POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
-    "bounding", "cell", "dst", "edge", "ellipse", "end", "feret", "global", "image", "local",
-    "max", "min", "object", "of", "spot", "src", "start", "the", "tile", "track", "weighted",
+    "absolute", "bounding", "cell", "convex", "dst", "edge", "ellipse", "end", "feret", "fov",
+    "geometry", "global", "hull", "image", "local", "mass", "max", "min", "object", "of", "slide",
+    "spot", "src", "stage", "start", "the", "tile", "track", "weighted",
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
+AXES |= {a + unit: a for a in "xyz" for unit in ("abs", "px")}
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
@@ -96,14 +101,18 @@ def axis(name: object) -> str | None:
     parts = words(name)
     if parts in (["xm"], ["ym"], ["bx"], ["by"]):  # ImageJ's centers of mass, and corners.
         return parts[0].strip("bm")
+    if parts[:1] in (["cx"], ["cy"], ["cz"]) and parts[1:] in (["pix"], ["unit"]):
+        return parts[0][1]
+    is_length = not {"length", "width", "height"}.isdisjoint(parts)
     for before, word, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
-        is_place = {before, after} & PLACE_WORDS or {"location", "box", "bbox"} & set(parts)
+        is_place = {before, after} & PLACE_WORDS or before == "mass"
+        is_place = is_place or ({"location", "box", "bbox"} & set(parts) and not is_length)
         has_unit = after in UNITS and after == parts[-1] and not MEASURE_WORDS & set(parts)
         if word in AXES and (is_place or (has_unit and word in "xyz") or before == "cell"):
             return AXES[word]
     rest = [word for word in parts if word not in POSITION_WORDS]
-    if len(rest) == 2 and rest[1].isdigit() and not str(name)[1:].isdigit():
-        rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is the name of a number in R.
+    if len(rest) == 2 and re.fullmatch(r"\d\d?", rest[1]) and not str(name)[1:].isdigit():
+        rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is a number in R, and X-12345 a metabolite.
     if len(rest) != 1:
         return None
     is_number = rest[0].isdigit() and bool(WORDS_BEFORE_NUMBERS & set(parts))
@@ -185,11 +194,19 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         return "image", "a time by its name"
     if place is not None:
         return "position", "a position by its name"
-    if EMBEDDINGS & set(parts) or "tsne" in plain or re.fullmatch(r"pc\d+", plain):
+    # PC 34:1 is a lipid.
+    if (
+        EMBEDDINGS & set(parts)
+        or "tsne" in plain
+        or re.fullmatch(r"(?i)pc[ _.-]?\d+|visne\d", name)
+    ):
         return "result", "a place in an embedding by its name"
     is_call = "positive" in parts and not MEASURE_WORDS & set(parts) and column.isin([0, 1]).all()
-    if is_call or OUTPUT_WORDS & set(parts[:1]):
+    is_output = OUTPUT_WORDS & set(parts[:1]) or {"posterior", "doublet"} & set(parts)
+    if is_call or is_output or re.match(r"P ?\(.+=", name):
         return "class", "the output of a classifier by its name"
+    if plain.endswith("numberobjectnumber"):  # CellProfiler writes means of it, too.
+        return "id", "an id by its name"
     # The other words are in names of measurements and genes, too, such as TMA7.
     if not is_whole(column):
         return "", ""
@@ -203,7 +220,7 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
     if is_other or parts[:2] == ["id", "of"]:
         return "id", "an id by its name"
     for before, word in itertools.pairwise(parts):
-        if word not in ID_WORDS or "numberof" in plain:
+        if word not in ID_WORDS or "numberof" in plain or "skeletonnumber" in plain:
             continue
         if before in GROUP_WORDS:
             return "image", "an image or a group by its name"
@@ -232,10 +249,11 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     for name in left:
         values = _values(columns[name])
         steps = np.diff(values)
-        if name in whole and n >= 10 and (steps == 1).all():
+        # A number of the row may begin anew in each image.
+        if name in whole and n >= 10 and (steps == 1).mean() > 0.9:
             found[name] = "id", "numbers the rows"
             continue
-        if MEASURE_WORDS & set(words(name)) or (is_matrix and not groups):
+        if MEASURE_WORDS & set(words(name)):
             continue
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
@@ -250,9 +268,11 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
             role = found[twin][0]
             role = role if role in ("id", "image", "position") else "class"
             found[name] = role, f"says the same as {twin!r}"
-        elif is_matrix:
+        elif is_matrix and not (
+            name in whole and ((runs and sizes.min() >= 3) or len(sizes) == n >= 20)
+        ):
             continue
-        elif runs and few and name in whole and sizes.min() >= 3:
+        elif runs and few and not is_matrix and name in whole and sizes.min() >= 3:
             found[name] = "image", "whole numbers that run with the rows"
         elif runs or (name in whole and (few or len(sizes) == n >= 20)):
             kind = "few" if few else "unique"

@@ -67,7 +67,10 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     >>> import centroid_encoder as ce
     >>> adata = ce.read_table("cells.csv", roles={"Class": "class"})  # doctest: +SKIP
     """
-    frame, notices = read_frame(Path(path))
+    try:
+        frame, notices = read_frame(Path(path))
+    except InputError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
     adata = frame_to_anndata(frame, roles)
     if not adata.n_vars:
         raise InputError("the table has no column with measurements")

@@ -116,13 +116,16 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
 
 
 def _separator(stream: io.StringIO) -> str:
-    fits: list[float] = []
+    fits: list[tuple[float, float]] = []
     for separator in SEPARATORS:
         stream.seek(0)
         rows = [row for row, _, _ in islice(_rows(stream, separator), N_ROWS)]
         n_fields = _typical(rows)
-        fits.append((n_fields > 1) * sum(n_fields - len(row) in (0, 1) for row in rows) / len(rows))
-    return SEPARATORS[fits.index(max(fits))] if any(fits) else " "
+        lacks = [n_fields - len(row) for row in rows]
+        shares = [sum(lack in kind for lack in lacks) / len(rows) for kind in ((0, 1), (0,))]
+        # A text in each row may hold another separator, which the header does not hold.
+        fits.append((shares[0], shares[1]) if n_fields > 1 else (0, 0))
+    return SEPARATORS[fits.index(max(fits))] if max(fits)[0] else " "
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:
@@ -145,10 +148,11 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
     """Return the names of the columns, and the number of rows that they and their units take."""
     first, rows = rows[0], rows[:20]
     filled = [cell for cell in first if cell]
-    if all(map(NUMBER.fullmatch, filled)) and not (
-        # The names may be numbers, such as masses.
-        all(map(str.isdigit, filled)) and sorted(set(map(int, filled))) == list(map(int, filled))
-    ):
+    found = [float(cell.replace(",", ".")) for cell in filled if NUMBER.fullmatch(cell)]
+    # The names may be numbers, such as masses or ids of genes.
+    is_row = len(set(found)) < len(found) or any(value % 1 for value in found)
+    is_row = is_row or len(found) == len(filled)
+    if len(found) > len(filled) / 2 and is_row and (found != sorted(set(found)) or len(found) < 3):
         raise InputError("it has no header: its first line holds numbers")
     numeric = [{i for i, cell in enumerate(row) if NUMBER.fullmatch(cell)} for row in rows]
     counts = Counter(i for found in numeric for i in found)
@@ -196,13 +200,15 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
 
 def numbers(texts: pd.Series, decimal: str) -> pd.Series | None:
     """Return the numbers that texts are; None if most are no numbers, or if they are classes."""
+    texts = texts.str.replace("\N{MINUS SIGN}", "-")
     plain = texts.str.replace(r"(?<=\d)[\s'’](?=\d{3})|\s*(%|[µμun]m\S*|px\S*)$", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
     n_more = comma.count() - point.count()
     # Where each cell has three digits behind a comma, it is unlikely to separate thousands.
     is_comma = decimal == "," or plain.str.fullmatch(r"[-+]?\d+,\d{3}").all()
     found = comma if n_more > 0 or (n_more == 0 and is_comma) else point
-    is_word = found.isna() & ~texts.str.match("[#<>]")
+    # Signs and "n.d." stand for what is missing.
+    is_word = found.isna() & ~texts.str.match(r"[#<>]|\W+$|(?i:n\.?[ad]\.?)$")
     is_class = is_word.any() and texts.nunique() <= min(MAX_CLASSES, len(texts) / 2)
     if found.count() <= len(texts) / 2 or (is_class and (found.dropna() % 1 == 0).all()):
         return None

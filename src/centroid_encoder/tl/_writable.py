@@ -91,9 +91,16 @@ def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = (
 def _column(column: pd.Series) -> pd.Series:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        plain = dtype.categories.dtype.kind in "biufO" and dtype.categories.inferred_type != "mixed"
+        plain = (
+            dtype.categories.dtype.kind in "biufO"
+            and not dtype.categories.inferred_type.startswith("mixed")
+        )
         is_text = plain and not isinstance(dtype.categories, pd.IntervalIndex)
         return column if is_text else column.cat.rename_categories(dtype.categories.astype(str))
+    if isinstance(dtype, pd.SparseDtype):
+        return column.sparse.to_dense()
+    if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype):
+        return column.astype(dtype.numpy_dtype)
     if dtype.kind in "mM" or isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype):
         return column.astype(str).where(column.notna()).astype("category")
     if dtype.kind != "O" or isinstance(dtype, pd.StringDtype):

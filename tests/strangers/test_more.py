@@ -1,0 +1,113 @@
+"""Faults that a stranger found in tables, in saving and in the warning before a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from numpy.testing import assert_allclose
+
+import centroid_encoder as ce
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._read import read_cells
+from centroid_encoder.tl._roles import column_roles
+from centroid_encoder.tl._writable import writable
+
+N = 60
+RNG = np.random.default_rng(0)
+FRACTIONS, WHOLE = RNG.uniform(1, 900, N).round(3), RNG.integers(30, 900, N)
+
+
+def roles(*names: str, values: np.ndarray = FRACTIONS) -> set[str]:
+    table = pd.DataFrame({"Area µm": RNG.random(N), **dict.fromkeys(names, values)})
+    return set(column_roles(table)["role"][1:])
+
+
+def test_positions_of_more_programs() -> None:
+    names = "CX (pix)|absolute_x|x_FOV_px|y_slide_mm|CentreXabs [µm]|CentreYpx [px]|StageX"
+    names += "|X (px), Center of Geometry|Center of Image Mass X Ch=1 Img=1|Convex Hull Center_0"
+    names += "|Center of Homogeneous Mass X|pxl_row_in_fullres"
+    assert roles(*names.split("|")) == {"position"}
+    assert roles("BoundingBoxAA Length X", "X-12345", "mass_100") == {"feature"}
+
+
+def test_times_results_and_ids_of_more_programs() -> None:
+    assert roles("Absolute Time [s]", "Relative time (s)", "t_begin") == {"image"}
+    assert roles("viSNE1", "RNA_pca_1", "PC_2") == {"result"}
+    assert roles("P (class=Tumor)", "posterior_probability", "doublet_score") == {"class"}
+    assert roles("Mean_Foci_Number_Object_Number") == {"id"}
+    assert roles("PC 34:1", "PC(16:0/18:1)", "ObjectSkeleton_NumberTrunks_s") == {"feature"}
+    assert roles("ObjectSkeleton_NumberTrunks_s", values=WHOLE) == {"feature"}
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_row_numbers_among_whole_numbers(is_sorted: bool) -> None:
+    table = pd.DataFrame(RNG.poisson(5, (N, 6))).add_prefix("m")
+    row = np.arange(N)[::-1] * 3 if is_sorted else RNG.permutation(N)
+    found = column_roles(table.assign(Zeile=row))
+    assert found["column"][found["doubt"]].tolist() == ["Zeile"]
+    found = column_roles(table.assign(Zelle=np.r_[np.arange(35), np.arange(25)]))
+    assert found["role"].tolist() == ["feature"] * 6 + ["id"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a,b,c\n1,2.5,x;y\n2,3.5,z;y\n", [[1, 2.5], [2, 3.5]]),
+        ("a,b,c\n1,2.5,x\ty\n2,3.5,z\ty\n", [[1, 2.5], [2, 3.5]]),
+        ("a,b\n\N{MINUS SIGN}1.5,2\n2.5,3\n", [[-1.5, 2], [2.5, 3]]),
+        ("100.0123,101.5,203.25\n1.5,2,2\n2,5,1\n", [[1.5, 2, 2], [2, 5, 1]]),
+        *(
+            (
+                f"a,b\n{word},1.5\n" + "3,2.5\n4,3.5\n" * 2,
+                [[np.nan, 1.5], *[[3, 2.5], [4, 3.5]] * 2],
+            )
+            for word in ("-", "n.d.", "ND", "?")
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_text(text: str, expected: list[list[float]], tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text(text)
+    assert_allclose(ce.read_table(tmp_path / "cells.csv").X, expected)
+
+
+def test_a_first_line_of_values_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text("5,3.25,0.5,T\n6,3.5,0.25,B\n")
+    with pytest.raises(InputError, match=r"cells\.csv cannot be read: it has no header"):
+        ce.read_table(tmp_path / "cells.csv")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.array([None, 1.5], dtype="Float32"),
+        pd.arrays.SparseArray([0.0, 1.5]),
+        pd.Categorical([1, "a"]),
+    ],
+    ids=["nullable", "sparse", "mixed"],
+)
+def test_saving(values: object, tmp_path: Path) -> None:
+    adata = AnnData(np.ones((2, 1)), obs=pd.DataFrame({"x": values}, index=["a", "b"]))
+    writable(adata).write_h5ad(tmp_path / "new.h5ad")
+    found = ad.read_h5ad(tmp_path / "new.h5ad").obs["x"].tolist()
+    assert str(found[1]) == str(list(values)[1])
+
+
+@pytest.mark.parametrize(
+    "column", [np.arange(N)[::-1], np.arange(N) // 2, np.repeat([3, 1], N // 2)]
+)
+@pytest.mark.parametrize("is_backed", [False, True])
+def test_the_warning(column: np.ndarray, is_backed: bool, tmp_path: Path) -> None:
+    X = np.column_stack([RNG.random(N), column]).astype(np.float32)
+    obs = pd.DataFrame({"t": np.repeat(["B", "T"], N // 2)}, index=np.arange(N).astype(str))
+    adata = AnnData(X, obs=obs, var=pd.DataFrame(index=["CD3", "suspect"]))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r" if is_backed else None)
+    source = None, None, False, None, None, "error", None, 0
+    notices = read_cells(adata, "t", *source, by_parts=True).notices
+    assert any("'suspect'" in notice for notice in notices)
