@@ -222,3 +222,13 @@ def test_measurements_of_whole_numbers_are_kept(tmp_path: Path) -> None:
         warnings.simplefilter("error", RuntimeWarning)
         found = ce.read_table(tmp_path / "cells.csv").var_names
     assert set(table.columns) - set(found) <= {"area", "X141", "x"}
+
+
+def test_genes_of_flies_are_features(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = ["y", "z", "t", "x", "by", *(f"CG{i}" for i in range(120))]
+    genes = np.log1p(rng.poisson(1, (60, len(names))) * rng.uniform(0.5, 2, (60, 1)))
+    pd.DataFrame(genes, columns=names).to_csv(tmp_path / "cells.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ce.read_table(tmp_path / "cells.csv").var_names.tolist() == names

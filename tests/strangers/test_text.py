@@ -136,3 +136,17 @@ def test_damaged_packages_are_refused(ending: str, tmp_path: Path) -> None:
         (tmp_path / f"cells.csv{ending}").write_bytes(content)
         with pytest.raises(InputError, match="cannot be unpacked"):
             ce.read_table(tmp_path / f"cells.csv{ending}")
+
+
+def test_points_between_thousands_of_whole_numbers(tmp_path: Path) -> None:
+    area = [850, 1234, 999, 12345] * 10
+    rows = [f"{f'{x:,}'.replace(',', '.')};a, T cell;{i % 7 + 1}" for i, x in enumerate(area)]
+    (tmp_path / "cells.csv").write_text("Area;Class;Spots\n" + "\n".join(rows) + "\n")
+    adata = ce.read_table(tmp_path / "cells.csv")
+    assert adata[:, "Area"].X.ravel().tolist() == area
+
+
+def test_text_has_no_spaces_around_it(tmp_path: Path) -> None:
+    rows = "\n".join(f"{0.5 + i}, {'tumour' if i % 2 else 'stroma '}" for i in range(20))
+    (tmp_path / "cells.csv").write_text(f"area, class\n{rows}\n")
+    assert set(ce.read_table(tmp_path / "cells.csv").obs["class"]) == {"tumour", "stroma"}

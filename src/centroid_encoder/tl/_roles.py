@@ -239,7 +239,10 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     is_matrix = len(whole) > len(left) / 2
     groups: dict[str, np.ndarray] = {}
     for name, (role, _) in found.items():
-        if is_matrix and role in ("position", "image") and _is_gene(name, columns[name]):
+        may_be_gene = is_matrix and name.isupper()
+        # Genes of flies are called x, y, z, t and by.
+        may_be_gene = may_be_gene or (len(columns) > 100 and len(words(name)) == 1)
+        if may_be_gene and role in ("position", "image") and _has_zeros(columns[name]):
             found[name] = "", "counts, by its values"
             doubts.add(name)
         elif role not in ("", "position"):
@@ -281,9 +284,10 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     return {name for name in doubts if not found[name][0]}
 
 
-def _is_gene(name: str, column: pd.Series) -> bool:
+def _has_zeros(column: pd.Series) -> bool:
+    """Return whether values are zero in some cells, in no order of the rows, as those of genes."""
     values = _values(column)
-    return name.isupper() and (values == 0).mean() > 0.05 and bool((np.diff(values) < 0).any())
+    return (values == 0).mean() > 0.05 and bool((np.diff(values) < 0).any())
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import pandas as pd
@@ -178,7 +178,17 @@ def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
         found = [cell for cell in cells if re.fullmatch(rf"[-+]?\d*\{mark}\d+", cell)]
         n_plain = sum(not re.fullmatch(r"[-+]?[1-9]\d{0,2}[,.]\d{3}", cell) for cell in found)
         marks[mark] = n_plain, len(found) * (mark == "." or separator != ",")
+    # Whole numbers such as 850 and 1.234 in one column have points between thousands.
+    columns = [[cell for cell in cells if cell] for cells in zip_longest(*rows, fillvalue="")]
+    if separator != "," and marks["."][0] == 0 and any(map(_has_thousands, columns)):
+        return ","
     return max(".,", key=marks.__getitem__)
+
+
+def _has_thousands(cells: Sequence[str]) -> bool:
+    """Return whether all cells are whole numbers, some of them with points between thousands."""
+    is_whole = all(re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})*", cell) for cell in cells)
+    return is_whole and 1 < sum("." in cell for cell in cells) < len(cells)
 
 
 def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.DataFrame:
@@ -191,7 +201,7 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
         found = numbers(texts, decimal)
         if found is not None:
             wrong += [f"{text!r} in {name!r}" for text in texts[found.isna()]]
-            columns[name] = found.reindex(column.index)
+        columns[name] = (texts if found is None else found).reindex(column.index)
     if wrong:
         verb = "values became" if wrong[1:] else "value became"
         notices.append(f"{len(wrong)} {verb} missing, since no number: such as {wrong[0]}")
