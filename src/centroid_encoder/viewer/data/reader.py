@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anndata as ad
-import h5py
 import numpy as np
 import pandas as pd
 from anndata import AnnData
@@ -15,10 +14,9 @@ from npe2.types import FullLayerData
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import CentroidEncoderWarning, InputError
-from centroid_encoder.stores import check_store
-from centroid_encoder.tl._reference import check_links, unreadable
-from centroid_encoder.tl._table import doubts, frame_to_anndata, is_table, read_frame
+from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.stores import opened, reading
+from centroid_encoder.tl._table import is_table, read_with_notices
 from centroid_encoder.viewer.data.columns import coordinates, numbers
 
 COLOR = "#8f9aa8"
@@ -93,17 +91,14 @@ def read_table(path: Path) -> tuple[AnnData, str]:
 
     Raises an OSError if the file is damaged or of another kind.
     """
-    if path.is_dir():
-        check_store(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata, notices = _read(path)
-    except InputError as error:
-        raise OSError(f"{path.name} cannot be read: {error}") from error
-    # For a damaged file, h5py and anndata raise errors of many kinds.
-    except Exception as error:
-        raise OSError(unreadable(path.name, error)) from error
+    notices: list[str] = []
+    with reading(path), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Observation names are not unique")
+        if is_table(path):
+            adata, notices = read_with_notices(path)
+        else:
+            with opened(path) as store:
+                adata = ad.read_zarr(store) if path.is_dir() else ad.read_h5ad(path)
     repeated = int(adata.obs_names.duplicated().sum())
     if repeated:
         adata.obs_names_make_unique()
@@ -112,20 +107,3 @@ def read_table(path: Path) -> tuple[AnnData, str]:
             f"{repeated:,} name{'s' * (repeated != 1)}"
         )
     return adata, ". ".join(notices)
-
-
-def _read(path: Path) -> tuple[AnnData, list[str]]:
-    if path.is_dir():
-        import zarr
-
-        store = zarr.open_group(path, mode="r", use_consolidated=False)
-        return ad.read_zarr(store), []
-    if is_table(path):
-        frame, notices = read_frame(path)
-        adata = frame_to_anndata(frame)
-        if not adata.n_vars:
-            raise InputError("it has no column with measurements")
-        return adata, [*notices, *doubts(adata)]
-    with h5py.File(path) as file:
-        check_links(file)
-    return ad.read_h5ad(path), []
