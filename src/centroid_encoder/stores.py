@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from centroid_encoder.errors import InputError, UnreadableError
 from centroid_encoder.files import replacing_all, writing
@@ -102,16 +101,12 @@ def check_no_links(folder: Path) -> None:
             raise UnreadableError(text)
 
 
-def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3]]:
-    """Check that a store may be written; return its folder and the version of its zarr format.
+def check_store_target(path: str | os.PathLike[str]) -> Path:
+    """Check that a store may be written, and return its folder.
 
-    If there is a store at `path`, it is the version of this store, and otherwise the version that
-    anndata writes. A ValueError is raised if the name does not end in ``.zarr``, and an OSError if
-    the folder around it is missing, or if `path` exists and is no store of an AnnData.
+    A ValueError is raised if the name does not end in ``.zarr``, and an OSError if the folder
+    around it is missing, or if `path` exists and is no store of an AnnData.
     """
-    import zarr
-    from anndata import settings
-
     path = Path(path)
     if path.suffix.lower() != ".zarr":
         raise ValueError(f"the name must end in .zarr; got {path.name!r}")
@@ -122,12 +117,7 @@ def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3
         group = _group(path)
         if group is None or group.attrs.get("encoding-type") != "anndata":
             raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
-        return path, group.metadata.zarr_format
-    with warnings.catch_warnings():
-        # anndata 0.13 always writes version 3, and warns that the setting is deprecated.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        version = getattr(settings, "zarr_write_format", 3)
-    return path, 2 if version == 2 or zarr.__version__.startswith("2.") else 3
+    return path
 
 
 @contextmanager

@@ -72,6 +72,9 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     from centroid_encoder.tl._size import size_of
     from centroid_encoder.tl._writable import writable, writable_frame
 
+    # Files of old versions are read as a whole, and written in the new layout.
+    is_whole = not (adata.X is None or is_lazy(adata.X))
+
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
         with ad.settings.override(allow_write_nullable_strings=True):
@@ -94,7 +97,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             store = zarr.open_group(new, mode="r+", use_consolidated=False)
             put(store)
             zarr.consolidate_metadata(store.store)
-        elif not (adata.X is None or is_lazy(adata.X)):
+        elif is_whole:
             writable(adata).write_h5ad(new)
         else:
             check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))

@@ -67,7 +67,7 @@ class Session:
             job = prepare(adata)
             self.run(job)
             job.write(adata)
-        return adata, job.key, with_results(path, adata, job.results)
+            return adata, job.key, with_results(path, adata, job.results)
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
