@@ -35,7 +35,7 @@ import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._regions import center_regions
 from centroid_encoder.tl._measure import Measurement
-from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Panel, Scene
 
@@ -120,7 +120,7 @@ def load(widget: CentroidEncoderWidget) -> None:
 
         widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
         widget.viewer.add_labels(imread(folder / "labels_nucleus.tif"), name="labels_nucleus")
-        widget.catalog.choose(widget.catalog.add(read_adata(folder / "cells.h5ad"), "cells"))
+        widget.catalog.choose(widget.catalog.add(read_table(folder / "cells.h5ad")[0], "cells"))
         widget.form.missing.value = "mean"
     else:
         widget.viewer.open_sample("centroid-encoder", "tissue")

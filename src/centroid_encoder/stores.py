@@ -52,7 +52,7 @@ def reading(path: Path) -> Iterator[None]:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if not isinstance(error, InputError):
             reason = f"it is damaged, incomplete, or no AnnData file ({reason})"
-        raise UnreadableError(f"{path} cannot be read: {reason}") from error
+        raise UnreadableError(f"{path.name} cannot be read: {reason}") from error
 
 
 def check_links(file: Any) -> None:

@@ -30,9 +30,14 @@ def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] 
 
 
 def read(path: str | Sequence[str]) -> list[FullLayerData]:
-    """Read ``.h5ad`` files as one Points layer each; see `read_adata` and `points_layer`."""
-    paths = [path] if isinstance(path, str) else path
-    return [points_layer(read_adata(one), one.stem, one) for one in map(Path, paths)]
+    """Read ``.h5ad`` files as one Points layer each; see `read_table` and `points_layer`."""
+    layers = []
+    for one in map(Path, [path] if isinstance(path, str) else path):
+        adata, notice = read_table(one)
+        if notice:
+            warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+        layers.append(points_layer(adata, one.stem, one))
+    return layers
 
 
 def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
@@ -73,14 +78,6 @@ def _point_size(points: NDArray[np.floating]) -> float:
     distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
     apart = distance[(distance > 0) & np.isfinite(distance)]
     return float(np.median(apart)) if len(apart) else 1.0
-
-
-def read_adata(path: Path) -> AnnData:
-    """Read a table of cells as `read_table` does, and warn if cells were renamed."""
-    adata, notice = read_table(path)
-    if notice:
-        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
-    return adata
 
 
 def read_table(path: Path) -> tuple[AnnData, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pandas as pd
-from qtpy.QtCore import QModelIndex, Qt
+from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDialog, QMenu
 
 from centroid_encoder.tl._roles import Role
@@ -68,5 +68,4 @@ class RolesDialog(QDialog):
             for other in get_args(Role):
                 menu.addAction(other)
             menu.triggered.connect(lambda action: self.choose(name, action.text()))
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.popup(self.view.viewport().mapToGlobal(self.view.visualRect(index).bottomLeft()))
+            self.view.open_menu(menu, index)
