@@ -34,8 +34,8 @@ from qtpy.QtWidgets import QApplication
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._regions import center_regions
-from centroid_encoder.viewer.data.measuring import Measuring
-from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.tl._measure import Measurement
+from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Panel, Scene
 
@@ -120,7 +120,7 @@ def load(widget: CentroidEncoderWidget) -> None:
 
         widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
         widget.viewer.add_labels(imread(folder / "labels_nucleus.tif"), name="labels_nucleus")
-        widget.catalog.choose(widget.catalog.add(read_adata(folder / "cells.h5ad"), "cells"))
+        widget.catalog.choose(widget.catalog.add(read_table(folder / "cells.h5ad")[0], "cells"))
         widget.form.missing.value = "mean"
     else:
         widget.viewer.open_sample("centroid-encoder", "tissue")
@@ -194,7 +194,7 @@ def measure(widget: CentroidEncoderWidget) -> None:
     rng = np.random.default_rng(0)
     channels = {str(i): rng.integers(2**16, size=labels.shape, dtype=np.uint16) for i in range(4)}
     spacing = {"cells": (1.0, 1.0)}
-    plan = Measuring({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
+    plan = Measurement({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
     cpu, started = time.process_time(), time.perf_counter()
     widget.data.measure(plan)
     while widget.data.measuring.task is not None:

@@ -17,6 +17,10 @@ class InputError(_NamesParameter, ValueError):
     """A value that cannot be used."""
 
 
+class UnreadableError(InputError, OSError):
+    """A file that is damaged, of another kind, or contains a link."""
+
+
 class InputTypeError(_NamesParameter, TypeError):
     """A value of a type that cannot be used."""
 

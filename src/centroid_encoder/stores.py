@@ -1,14 +1,14 @@
-"""Checks of zarr stores, and writing that replaces a whole store or nothing."""
+"""Opening of AnnData files, and writing that replaces a whole zarr store or nothing."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from centroid_encoder.errors import InputError, UnreadableError
 from centroid_encoder.files import replacing_all, writing
 
 
@@ -22,40 +22,91 @@ def _group(folder: Path) -> Any:
         return None
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open a ``.h5ad`` file or the zarr store of an AnnData for reading; links are refused."""
+    import h5py
+    import zarr
+
+    if path.is_dir():
+        check_store(path)
+        # Consolidated metadata can list missing arrays, which would be read as zeros.
+        yield zarr.open_group(path, mode="r", use_consolidated=False)
+        return
+    with h5py.File(path) as file:
+        check_links(file)
+        yield file
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise an UnreadableError that names the file for any error of a damaged file."""
+    try:
+        yield
+    except PermissionError as error:
+        raise PermissionError(f"{path} may not be read") from error
+    except UnreadableError:
+        raise
+    # h5py, zarr and anndata raise many kinds of errors for damaged files.
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if not isinstance(error, InputError):
+            reason = f"it is damaged, incomplete, or no AnnData file ({reason})"
+        raise UnreadableError(f"{path.name} cannot be read: {reason}") from error
+
+
+def check_links(file: Any) -> None:
+    """Raise an InputError for a link in ``obs``, ``obsm`` or ``uns`` of an HDF5 file.
+
+    HDF5 would follow it, and read or write another file.
+    """
+    import h5py
+
+    def find_link(name: str, link: object) -> str | None:
+        if name.split("/")[0] not in ("obs", "obsm", "uns"):
+            return None
+        part = file[name] if isinstance(link, h5py.HardLink) else None
+        outside = isinstance(part, h5py.Dataset) and (part.external or part.is_virtual)
+        return name if part is None or outside else None
+
+    # HDF5 would replace the message of an error that `find_link` raises.
+    if (found := file.visititems_links(find_link)) is not None:
+        raise InputError(f"/{found} is a link; put a copy of its target in its place")
+
+
 def check_store(folder: Path) -> None:
-    """Raise an OSError if a folder is no zarr store of an AnnData, or if it contains a link."""
+    """Raise an UnreadableError if a folder is no zarr store of an AnnData, or has a link."""
     group = _group(folder)
     if group is None:
-        raise OSError(f"{folder.name} cannot be read: it is a folder, but no zarr store")
+        raise UnreadableError(f"{folder.name} cannot be read: it is a folder, but no zarr store")
     if group.attrs.get("encoding-type") == "anndata":
         check_no_links(folder)
         return
     tables = sorted(f"tables/{table.name}" for table in folder.glob("tables/*/"))
     if tables:
-        raise OSError(
+        raise UnreadableError(
             f"{folder.name} is a store of SpatialData; open it with napari-spatialdata, or one of "
             f"its tables here: {', '.join(tables)}"
         )
-    raise OSError(f"{folder.name} is a zarr store, but not of an AnnData; is it one of images?")
+    raise UnreadableError(
+        f"{folder.name} is a zarr store, but not of an AnnData; is it one of images?"
+    )
 
 
 def check_no_links(folder: Path) -> None:
-    """Raise an OSError if a folder contains a link, which can lead to any file on the computer."""
+    """Raise an UnreadableError if a folder has a link, which can lead to any file on the disk."""
     for path in folder.rglob("*"):
         if path.is_symlink():
-            raise OSError(f"{path} is a symbolic link; put a copy of its target in its place")
+            text = f"{path} is a symbolic link; put a copy of its target in its place"
+            raise UnreadableError(text)
 
 
-def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3]]:
-    """Check that a store may be written; return its folder and the version of its zarr format.
+def check_store_target(path: str | os.PathLike[str]) -> Path:
+    """Check that a store may be written, and return its folder.
 
-    If there is a store at `path`, it is the version of this store, and otherwise the version that
-    anndata writes. A ValueError is raised if the name does not end in ``.zarr``, and an OSError if
-    the folder around it is missing, or if `path` exists and is no store of an AnnData.
+    A ValueError is raised if the name does not end in ``.zarr``, and an OSError if the folder
+    around it is missing, or if `path` exists and is no store of an AnnData.
     """
-    import zarr
-    from anndata import settings
-
     path = Path(path)
     if path.suffix.lower() != ".zarr":
         raise ValueError(f"the name must end in .zarr; got {path.name!r}")
@@ -66,12 +117,7 @@ def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3
         group = _group(path)
         if group is None or group.attrs.get("encoding-type") != "anndata":
             raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
-        return path, group.metadata.zarr_format
-    with warnings.catch_warnings():
-        # anndata 0.13 always writes version 3, and warns that the setting is deprecated.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        version = getattr(settings, "zarr_write_format", 3)
-    return path, 2 if version == 2 or zarr.__version__.startswith("2.") else 3
+    return path
 
 
 @contextmanager

@@ -97,13 +97,13 @@ def put(file: h5py.File, name: str, value: Any) -> None:
 
 
 DAMAGED: dict[str, tuple[Edit, str]] = {
-    "kind of the file": (attribute("/", "encoding-type", "x"), "/ is of the unknown kind x"),
-    "kind of X": (attribute("X", "encoding-type", "x"), "/X is of the unknown kind x"),
+    "kind of the file": (attribute("/", "encoding-type", "x"), "damaged, incomplete"),
+    "kind of X": (attribute("X", "encoding-type", "x"), "damaged, incomplete"),
     "kind of a column": (attribute("obs/cell_type", "encoding-type", "x"), "No read method"),
-    "group X": (make_X(), "a part of the sparse matrix X is missing"),
-    "X without data": (make_X(**{"encoding-type": "csr_matrix"}), "a part of the sparse matrix"),
-    "X of other cells": (replace("X", np.zeros((30, 8))), r"X is of shape \(30, 8\), but obs"),
-    "X of one dimension": (replace("X", np.zeros(120)), "X is of shape"),
+    "group X": (make_X(), "damaged, incomplete"),
+    "X without data": (make_X(**{"encoding-type": "csr_matrix"}), "damaged, incomplete"),
+    "X of other cells": (replace("X", np.zeros((30, 8))), "damaged, incomplete"),
+    "X of one dimension": (replace("X", np.zeros(120)), "damaged, incomplete"),
     "no obs": (delete("obs"), "damaged, incomplete, or no AnnData file"),
     "no names": (delete("obs/_index"), "damaged, incomplete, or no AnnData file"),
     "no categories": (delete("obs/cell_type/categories"), "damaged, incomplete"),

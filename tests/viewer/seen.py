@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.map.artists import Names, Written
 
@@ -64,6 +64,6 @@ def title_of(ax: Any) -> Text:
 
 def open_table(catalog: Catalog, path: Path) -> Table:
     """Read a table from a file and choose it."""
-    table = catalog.add(read_adata(path), path.name, path=path)
+    table = catalog.add(read_table(path)[0], path.name, path=path)
     catalog.choose(table)
     return table

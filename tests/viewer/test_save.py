@@ -16,7 +16,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.viewer._save import save_csv, save_h5ad, save_table, save_zarr
-from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.data.tables import Table
 
 Unchanged = Callable[[ad.AnnData], Any]
@@ -117,7 +117,7 @@ def test_a_csv_is_read_back(trained: ad.AnnData, tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "cells.csv", index_col=0)
     assert list(table) == [*trained.obs, *trained.var_names, "ce_1", "ce_2"]
     np.testing.assert_allclose(table[["ce_1", "ce_2"]], trained.obsm["X_ce"], rtol=1e-6)
-    again = read_adata(tmp_path / "cells.csv")
+    again = read_table(tmp_path / "cells.csv")[0]
     assert list(again.obs_names) == list(trained.obs_names)
     # Results are not features of the next training.
     assert not [name for name in again.var_names if name.startswith("ce_")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from centroid_encoder.files import check_space, replacing_all, writing
-from centroid_encoder.stores import check_store
+from centroid_encoder.stores import opened, reading
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -17,53 +18,32 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Results
 
 Write = Callable[[Path], object]
-KINDS = (None, "", "anndata", "array", "csr_matrix", "csc_matrix")
-"""Kinds of the whole file and of X; older versions of anndata wrote none."""
 
 
-def read_cells(path: Path) -> AnnData:
-    """Read a ``.h5ad`` file or a ``.zarr`` store, whose matrices stay on disk, or a table.
+@contextmanager
+def read_cells(path: Path) -> Iterator[AnnData]:
+    """Open a ``.h5ad`` file or a ``.zarr`` store, whose matrices stay on disk, or a table.
 
     An OSError is raised if it may not be read, is damaged or of another kind, or contains a link.
     """
     import anndata as ad
-    import h5py
 
-    from centroid_encoder.errors import InputError
-    from centroid_encoder.tl._reference import check_links, unreadable
     from centroid_encoder.tl._table import is_table, read_table
 
     if is_table(path):
-        return read_table(path)
-    if path.is_dir():
-        check_store(path)
-    try:
-        if path.is_dir():
-            return _read_store(path)
-        with h5py.File(path) as file:
-            check_links(file)
-            X = file.get("X")
-            for part in filter(None, (file, X)):
-                if (kind := part.attrs.get("encoding-type")) not in KINDS:
-                    raise InputError(f"{part.name} is of the unknown kind {kind}")
-            if isinstance(X, h5py.Group) and not {"data", "indices", "indptr"} <= set(X):
-                raise InputError("a part of the sparse matrix X is missing")
-            # A table of anndata 0.6 or earlier, or without X, cannot be backed and extended.
-            is_old = any(isinstance(file.get(x), h5py.Dataset) for x in ("obs", "obsm", "uns"))
-        adata = ad.read_h5ad(path, backed=None if is_old or X is None else "r")
-        if X is not None and adata.X.shape != adata.shape:
-            raise InputError(f"X is of shape {adata.X.shape}, but obs and var of {adata.shape}")
-        return adata
-    except PermissionError as error:
-        raise PermissionError(f"{path} may not be read") from error
-    # h5py, zarr and anndata raise many kinds of errors for damaged files.
-    except Exception as error:
-        raise OSError(unreadable(path, error)) from error
+        yield read_table(path)
+        return
+    with ExitStack() as stack:
+        with reading(path):
+            file = stack.enter_context(opened(path))
+            # anndata 0.7 and earlier wrote no kind of the whole file.
+            is_old = path.is_file() and not file.attrs.get("encoding-type")
+            adata = ad.read_h5ad(path) if is_old else _read(file)
+        yield adata
 
 
-def _read_store(path: Path) -> AnnData:
-    """Read a zarr store; X, that of ``raw``, layers, obsm and obsp stay on disk."""
-    import zarr
+def _read(file: Any) -> AnnData:
+    """Read an AnnData; X, that of ``raw``, layers, obsm and obsp stay on disk."""
     from anndata.experimental import read_dispatched
     from anndata.io import sparse_dataset
 
@@ -76,11 +56,9 @@ def _read_store(path: Path) -> AnnData:
                 return part
         return func(part)
 
-    # Consolidated metadata can list missing arrays, which would be read as zeros.
-    store = zarr.open_group(path, mode="r", use_consolidated=False)
     # This raises a KeyError if one of the two is missing. AnnData would create a new one.
-    store["obs"], store["var"]
-    return cast("AnnData", read_dispatched(store, read))
+    file["obs"], file["var"]
+    return cast("AnnData", read_dispatched(file, read))
 
 
 def with_results(source: Path, adata: AnnData, results: Results) -> Write:
@@ -90,8 +68,12 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     import zarr
     from anndata.io import write_elem
 
+    from centroid_encoder.tl._matrix import is_lazy
     from centroid_encoder.tl._size import size_of
     from centroid_encoder.tl._writable import writable, writable_frame
+
+    # Files of old versions are read as a whole, and written in the new layout.
+    is_whole = not (adata.X is None or is_lazy(adata.X))
 
     def put(target: Any) -> None:
         # The input may contain nullable strings, which anndata writes only on request.
@@ -115,7 +97,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             store = zarr.open_group(new, mode="r+", use_consolidated=False)
             put(store)
             zarr.consolidate_metadata(store.store)
-        elif not adata.isbacked:
+        elif is_whole:
             writable(adata).write_h5ad(new)
         else:
             check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,7 @@ def _add(name: str, text: str, *own: options.Decorator) -> None:
         mpl.use("agg")
         if arguments.get("regions") == "none":
             arguments["regions"] = None
-        adata = read_cells(input_file)
-        with closing(adata.file):
+        with read_cells(input_file) as adata:
             getattr(pl, name)(adata, show=False, save=output, **arguments)
         document = {"figure": name.replace("_", "-"), "input": input_file, "output": output}
         return Results({}, [f"Wrote {output}"], document)

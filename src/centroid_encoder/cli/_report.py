@@ -7,7 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -62,13 +62,12 @@ class Session:
         """Run a job on the cells of a file; return them, the key, and the writer of a copy."""
         from centroid_encoder.tl._writable import check_writable
 
-        adata = read_cells(path)
-        with closing(adata.file):
+        with read_cells(path) as adata:
             check_writable(adata)
             job = prepare(adata)
             self.run(job)
             job.write(adata)
-        return adata, job.key, with_results(path, adata, job.results)
+            return adata, job.key, with_results(path, adata, job.results)
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from anndata.io import read_elem
 from sklearn.utils.validation import check_is_fitted
 
-from centroid_encoder.core.saved import InvalidStateError
-from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
+from centroid_encoder.errors import InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder, load
-from centroid_encoder.stores import check_store
+from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._fitted_model import fitted_model
 
@@ -58,26 +54,12 @@ def read_reference(
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     if path.is_file() and path.suffix.lower() != ".h5ad":
         return _of_model(load(path, device=device or "auto"), path.name)
-    if path.is_dir():
-        check_store(path)
-    import zarr
-
-    # Without this option, zarr fills in zeros for parts that are listed but missing.
-    store: Any = partial(zarr.open_group, mode="r", use_consolidated=False)
-    try:
-        with h5py.File(path) if path.is_file() else nullcontext(store(path)) as file:
-            if isinstance(file, h5py.File):
-                check_links(file)
-            # Only the map, its labels and their colours are read.
-            obs, uns = read_elem(file["obs"]), file.get("uns", {})
-            wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
-            adata = AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
-        return _of_anndata(adata, key, device, path.name)
-    except (InvalidStateError, MissingKeyError, PermissionError):
-        raise
-    # h5py, zarr and anndata raise many types of errors for damaged files.
-    except Exception as error:
-        raise InputError(unreadable(path.name, error)) from error
+    with reading(path), opened(path) as file:
+        # Only the map, its labels and their colours are read.
+        obs, uns = read_elem(file["obs"]), file.get("uns", {})
+        wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
+        adata = AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
+    return _of_anndata(adata, key, device, path.name)
 
 
 def _of_model(model: CentroidEncoder, origin: str) -> Reference:
@@ -102,32 +84,6 @@ def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Re
     return replace(
         known, categories=categories, label_key=label_key, source=stored.source, colors=colors
     )
-
-
-def check_links(file: h5py.File) -> None:
-    """Raise an InputError for a link in ``obs``, ``obsm`` or ``uns`` of an HDF5 file.
-
-    HDF5 would follow it, and read or write another file.
-    """
-
-    def find_link(name: str, link: object) -> str | None:
-        if name.split("/")[0] not in ("obs", "obsm", "uns"):
-            return None
-        part = file[name] if isinstance(link, h5py.HardLink) else None
-        outside = isinstance(part, h5py.Dataset) and (part.external or part.is_virtual)
-        return name if part is None or outside else None
-
-    # HDF5 would replace the message of an error that `find_link` raises.
-    if (found := file.visititems_links(find_link)) is not None:
-        raise InputError(f"/{found} is a link; put a copy of its target in its place")
-
-
-def unreadable(what: str | Path, error: Exception) -> str:
-    """Return the reason why a file or a store cannot be read, in one line."""
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    if not isinstance(error, InputError):
-        reason = f"it is damaged, incomplete, or no AnnData file ({reason})"
-    return f"{what} cannot be read: {reason}"
 
 
 def check_free(adata: AnnData, key: str) -> None:

@@ -34,12 +34,13 @@ OBJECT_WORDS = {
 }  # fmt: skip
 """Things that are numbered, such as the object of an "object number"."""
 GROUP_WORDS = {
-    "acquisition", "animal", "array", "batch", "block", "case", "ch", "channel", "cohort", "col",
-    "column", "condition", "core", "dataset", "day", "donor", "experiment", "field", "file",
-    "filename", "fov", "frame", "group", "ident", "image", "lane", "library", "mouse", "particle",
-    "pathname", "patient", "plane", "plate", "point", "region", "replicate", "roi", "row", "run",
-    "lapse", "sample", "scan", "section", "sector", "series", "site", "slice", "slide", "source",
-    "specimen", "stack", "stage", "step", "study", "subject", "tag", "tile", "time", "timepoint",
+    "acquisition", "animal", "array", "batch", "block", "case", "ch", "channel", "chip", "cohort",
+    "col", "column", "condition", "core", "dataset", "day", "donor", "experiment", "field", "file",
+    "filename", "fov", "frame", "group", "ident", "image", "individual", "lane", "lapse", "library",
+    "mask", "mouse", "particle", "pathname", "patient", "plane", "plate", "point", "region",
+    "replicate", "roi", "row", "run", "sample", "scan", "section", "sector", "series", "site",
+    "slice", "slide", "source", "specimen", "stack", "stage", "step", "study", "subject", "tag",
+    "tile", "time", "timepoint",
     "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
 TIMES = {
@@ -94,6 +95,12 @@ def words(name: object) -> list[str]:
     half = len(found) // 2
     # Some programs write a name twice: "cell_id:cell_id", "X.X".
     return found[:half] if half and found[:half] == found[half:] else found
+
+
+def names_group(name: object) -> bool:
+    """Return whether a column has the name of donors, images or other origins of cells."""
+    found = {re.sub("(id|name|nb)?s?$", "", word) for word in words(name)}
+    return bool(found & GROUP_WORDS) and not {*found, *words(name)} & (MEASURE_WORDS | {"score"})
 
 
 def axis(name: object) -> str | None:

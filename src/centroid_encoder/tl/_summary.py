@@ -20,6 +20,7 @@ from centroid_encoder.tl._result import (
     StoredCrossValidation,
     fold_words,
 )
+from centroid_encoder.tl._roles import names_group
 
 MAX_CLASSES = 3
 POOR = 0.2
@@ -27,13 +28,6 @@ POOR = 0.2
 SIGNIFICANT = 0.05
 OFF = 0.05
 """Classes whose confidence is off by more, beyond its interval, are named."""
-SOURCE = re.compile(
-    "donor|patient|subject|individual|sample|batch|replicate|mouse|animal|slide|library|plate|ident"
-    "|roi|fov|channel|chip|lane|site|image|mask|region|core|tile|field|section|well"
-)
-"""Words in the names of columns with the origin of cells."""
-MEASURE = re.compile("n|size|count|area|score")
-"""Words in the names of columns with counts and measurements."""
 CLUSTERING = re.compile("leiden|louvain|cluster|phenograph|k_?means|flowsom", re.IGNORECASE)
 """Names of columns with clusters."""
 
@@ -162,11 +156,7 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
 def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
     """Return a warning if there is a column of donors, images or the like, but no group_key."""
     for name in adata.obs.columns if cells.groups is None else ():
-        # "ImageNb", "patient_id" and "sampleids" have the words image, patient and sample.
-        parts = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(name))
-        words = [re.sub("(id|name|nb)?s?$", "", part.lower()) for part in parts]
-        is_source = any(map(SOURCE.fullmatch, words)) and not any(map(MEASURE.fullmatch, words))
-        if not is_source or name == cells.params["label_key"]:
+        if not names_group(name) or name == cells.params["label_key"]:
             continue
         column = obs_column(adata, name)[cells.codes >= 0]
         # Columns of measurements, of one value or of names of cells do not make groups.

@@ -68,13 +68,10 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     >>> adata = ce.read_table("cells.csv", roles={"Class": "class"})  # doctest: +SKIP
     """
     try:
-        frame, notices = read_frame(Path(path))
+        adata, notices = read_with_notices(Path(path), roles)
     except InputError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    adata = frame_to_anndata(frame, roles)
-    if not adata.n_vars:
-        raise InputError("the table has no column with measurements")
-    for notice in [*notices, *doubts(adata)]:
+    for notice in notices:
         warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
     return adata
 
@@ -87,13 +84,18 @@ def is_table(path: Path) -> bool:
     )
 
 
-def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table in a file, and sentences on what was not plain."""
+def read_with_notices(
+    path: Path, roles: Mapping[str, Role] | None = None
+) -> tuple[AnnData, list[str]]:
+    """Return the table in a file as `read_table` does, and sentences on what was not plain."""
     frame, notices = read_text(path) if path.suffix.lower() != ".parquet" else _read_parquet(path)
     for columns, advice in ADVICE.items():
         if frame.columns.isin(columns).sum() == len(columns):
             notices.append(advice)
-    return frame, [f"{path.name}: {notice}" for notice in notices]
+    adata = frame_to_anndata(frame, roles)
+    if not adata.n_vars:
+        raise InputError("the table has no column with measurements")
+    return adata, [*(f"{path.name}: {notice}" for notice in notices), *doubts(adata)]
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:

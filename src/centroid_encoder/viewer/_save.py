@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import anndata as ad
 import numpy as np
@@ -37,14 +36,11 @@ def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
 
 def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
-    import zarr
-
-    path, version = check_store_target(path)
-    with replacing_folder(path, path.parent) as new:
-        _write_zarr(new, writable(adata, without), version)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
-            zarr.consolidate_metadata(new)
+    path = check_store_target(path)
+    nullable = ad.settings.override(allow_write_nullable_strings=True)
+    with replacing_folder(path, path.parent) as new, warnings.catch_warnings(), nullable:
+        warnings.filterwarnings("ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2")
+        writable(adata, without).write_zarr(new, convert_strings_to_categoricals=False)
 
 
 def save_csv(adata: AnnData, key: str, path: StrPath) -> None:
@@ -91,7 +87,13 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
     with replacing_folder(folder, store) as new:
         before = zarr.open_group(folder, mode="r")
         copy = writable(table.adata, without)
-        group = _write_zarr(new, copy, before.metadata.zarr_format)
+        group = zarr.open_group(new, mode="w", zarr_format=before.metadata.zarr_format)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
+            with ad.settings.override(allow_write_nullable_strings=True):
+                write_elem(group, "/", copy)
+        # Open it again: `group` lacks the attributes that anndata has written.
+        group = zarr.open_group(new, mode="r+")
         annotated = table.adata.uns.get("spatialdata_attrs", {})
         # A list of regions may be stored as an array.
         attrs = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in annotated.items()}
@@ -99,19 +101,6 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
         group.attrs.update(own | attrs)
     if sdata.has_consolidated_metadata():
         sdata.write_consolidated_metadata()
-
-
-def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
-    """Write a writable AnnData into a new store, in a version of the zarr format."""
-    import zarr
-
-    group = zarr.open_group(folder, mode="w", zarr_format=version)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
-        with ad.settings.override(allow_write_nullable_strings=True):
-            write_elem(group, "/", adata)
-    # Open it again: `group` lacks the attributes that anndata has written.
-    return zarr.open_group(folder, mode="r+")
 
 
 def save_model(adata: AnnData, key: str, path: StrPath) -> None:

@@ -17,7 +17,6 @@ from centroid_encoder.viewer.data.reader import (
     get_reader,
     points_layer,
     read,
-    read_adata,
     read_table,
 )
 
@@ -132,7 +131,7 @@ def test_an_error_names_the_damaged_file(tmp_path: Path) -> None:
             damaged[-1].write_bytes(content)
     for path in damaged:
         with pytest.raises(OSError, match=f"{path.name} cannot be read") as error:
-            read_adata(path)
+            read_table(path)[0]
         assert "\n" not in str(error.value)
 
 
@@ -160,7 +159,7 @@ def test_columns_of_a_csv_become_features_or_obs(
     path = tmp_path / "cells.csv"
     frame = pd.DataFrame({"first": names, "CD3": [0.5, 1.5, np.nan], "type": ["T", "B", "T"]})
     frame.assign(cell_id=[7, 3, 5], x=[1.5, 2.5, 3.5]).to_csv(path, index=False)
-    adata = read_adata(path)
+    adata = read_table(path)[0]
     assert list(adata.obs_names) == list(expected)
     np.testing.assert_array_equal(adata[:, "CD3"].X.ravel(), [0.5, 1.5, np.nan])
     # Ids and positions are not features.

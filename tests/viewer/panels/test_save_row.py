@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pytestqt.qtbot import QtBot
 
-from centroid_encoder.viewer.data.reader import read_adata
+from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.session import Session
 
@@ -32,7 +32,7 @@ def test_a_table_is_written_back_into_its_zarr_store(
     catalog = row._session.catalog
     assert not row.update_action.isVisible()
     path = tmp_path / "cells.zarr"
-    table = catalog.add(read_adata(path), path.name, path=path)
+    table = catalog.add(read_table(path)[0], path.name, path=path)
     catalog.choose(table)
     assert row.update_action.text() == "Update the table in cells.zarr"
     table.adata.obs["note"] = "new"
@@ -57,7 +57,7 @@ def test_the_opened_file_is_not_proposed_as_a_name(
     catalog = row._session.catalog
     for name in ("cells.h5ad", "cells_ce.h5ad"):
         cells.write_h5ad(tmp_path / name)
-        catalog.choose(catalog.add(read_adata(tmp_path / name), name, path=tmp_path / name))
+        catalog.choose(catalog.add(read_table(tmp_path / name)[0], name, path=tmp_path / name))
         assert row.proposal == str(tmp_path / f"{Path(name).stem}_ce.h5ad")
     row.save_table(tmp_path / "mine.h5ad")
     finish(row, qtbot)

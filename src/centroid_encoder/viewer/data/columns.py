@@ -16,13 +16,11 @@ from napari.layers import Layer
 from numpy.typing import NDArray
 
 from centroid_encoder.tl._matrix import in_memory
-from centroid_encoder.tl._roles import ID_NAMES, IMAGE_NAMES, axis
+from centroid_encoder.tl._roles import ID_NAMES, IMAGE_NAMES, MAX_GROUPS, axis
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 OBS_NAMES = "obs_names"
 """Value of an id column that stands for the names of the cells."""
-MAX_IMAGES = 1000
-"""A column with more values is not taken for a column of images."""
 ONE_IMAGE = ""
 """Stands for the column of images if the user chose that all cells are in one image."""
 EXTENSIONS = re.compile(
@@ -133,13 +131,13 @@ def image_columns(obs: pd.DataFrame) -> list[str]:
     """Return the columns that can name the image of a cell, those with a usual name first."""
     others = obs.select_dtypes(exclude=[np.floating, "bool"])
     names = dict.fromkeys([*named(obs, IMAGE_NAMES), *others])
-    return [str(name) for name in names if 1 < obs[name].nunique() <= MAX_IMAGES]
+    return [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]
 
 
 def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
     """Return the declared column of images, else one with a usual name; None for one image."""
     names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
-    return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
+    return next((name for name in names if 1 < obs[name].nunique() <= MAX_GROUPS), None)
 
 
 def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:

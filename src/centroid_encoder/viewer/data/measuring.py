@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,8 @@ from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
+from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data.ids import pixels
-
-if TYPE_CHECKING:
-    from centroid_encoder.tl._run import Callback
 
 UNLABELED = "cell_type"
 """Column for the labels that the user will give."""
@@ -27,41 +24,24 @@ MAX_NAMES = 3
 """With more label images, only their number is shown."""
 
 
-@dataclass(eq=False)
-class Measuring:
-    """A job that measures layers, with the arguments of `tl.measure`."""
+def name_of(job: Measurement) -> str:
+    """Return the names of the label images, or their number."""
+    names = list(job.labels)
+    return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
-    labels: Mapping[str, Any]
-    images: Mapping[str, Mapping[str, Any]]
-    spacing: Mapping[str, tuple[float, ...]]
-    unit: str
-    time_series: bool
-    adata: AnnData | None = None
-    """The table, after `run`; in ``obs["cell_type"]`` no cell has a label yet."""
-    notices: Sequence[str] = ()
-    """Warnings, after `run`."""
 
-    @property
-    def name(self) -> str:
-        """Names of the label images, or their number."""
-        names = list(self.labels)
-        return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
+def describe(job: Measurement) -> str:
+    """Return the channels of each label image, and the unit, as text."""
+    found = [f"{one}: {', '.join(them) or 'only shapes'}" for one, them in job.images.items()]
+    unit = "layer units" if job.unit in ("px", "units") else job.unit
+    return "\n".join([*found, f"Lengths in {unit}."])
 
-    def __str__(self) -> str:
-        found = [f"{one}: {', '.join(them) or 'only shapes'}" for one, them in self.images.items()]
-        unit = "layer units" if self.unit in ("px", "units") else self.unit
-        return "\n".join([*found, f"Lengths in {unit}."])
 
-    def run(self, callback: Callback | None = None) -> None:
-        """Measure the cells; see `Measurement.run`."""
-        from centroid_encoder.tl._measure import Measurement
-
-        parts = self.labels, self.images, self.spacing
-        job = Measurement(*parts, unit=self.unit, time_series=self.time_series)
-        job.run(callback)
-        self.adata, self.notices = job.table(), job.notices
-        no_labels = [None] * self.adata.n_obs
-        self.adata.obs[UNLABELED] = pd.Categorical(no_labels, pd.Index([], dtype=object))
+def measured(job: Measurement) -> AnnData:
+    """Return the table of a job that has run; in ``obs["cell_type"]`` no cell has a label yet."""
+    adata = job.table()
+    adata.obs[UNLABELED] = pd.Categorical([None] * adata.n_obs, pd.Index([], dtype=object))
+    return adata
 
 
 def may_be_time(labels: Labels) -> bool | None:
@@ -84,7 +64,7 @@ def have_same_pixels(labels: Labels, image: Image) -> bool:
     )
 
 
-def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measuring:
+def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measurement:
     """Assign each image to the label images whose cells it measures.
 
     An image belongs to all label images with the same pixels in the same place. If the first words
@@ -136,7 +116,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     if unit in ("px", "pixel"):
         # This is napari's default unit, so a scale other than 1 is in an unknown unit.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
-    return Measuring({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
+    named = {layer.name: pixels(layer) for layer in labels}
+    return Measurement(named, channels, spacing, unit, time_series=time_series)
 
 
 def _stem(name: str) -> str:

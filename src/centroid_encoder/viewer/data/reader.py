@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anndata as ad
-import h5py
 import numpy as np
 import pandas as pd
 from anndata import AnnData
@@ -15,10 +14,9 @@ from npe2.types import FullLayerData
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import CentroidEncoderWarning, InputError
-from centroid_encoder.stores import check_store
-from centroid_encoder.tl._reference import check_links, unreadable
-from centroid_encoder.tl._table import doubts, frame_to_anndata, is_table, read_frame
+from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.stores import opened, reading
+from centroid_encoder.tl._table import is_table, read_with_notices
 from centroid_encoder.viewer.data.columns import coordinates, numbers
 
 COLOR = "#8f9aa8"
@@ -32,9 +30,14 @@ def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] 
 
 
 def read(path: str | Sequence[str]) -> list[FullLayerData]:
-    """Read ``.h5ad`` files as one Points layer each; see `read_adata` and `points_layer`."""
-    paths = [path] if isinstance(path, str) else path
-    return [points_layer(read_adata(one), one.stem, one) for one in map(Path, paths)]
+    """Read ``.h5ad`` files as one Points layer each; see `read_table` and `points_layer`."""
+    layers = []
+    for one in map(Path, [path] if isinstance(path, str) else path):
+        adata, notice = read_table(one)
+        if notice:
+            warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+        layers.append(points_layer(adata, one.stem, one))
+    return layers
 
 
 def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
@@ -77,14 +80,6 @@ def _point_size(points: NDArray[np.floating]) -> float:
     return float(np.median(apart)) if len(apart) else 1.0
 
 
-def read_adata(path: Path) -> AnnData:
-    """Read a table of cells as `read_table` does, and warn if cells were renamed."""
-    adata, notice = read_table(path)
-    if notice:
-        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
-    return adata
-
-
 def read_table(path: Path) -> tuple[AnnData, str]:
     """Read a table of cells into memory; return it, and sentences on what the user should know.
 
@@ -93,17 +88,14 @@ def read_table(path: Path) -> tuple[AnnData, str]:
 
     Raises an OSError if the file is damaged or of another kind.
     """
-    if path.is_dir():
-        check_store(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata, notices = _read(path)
-    except InputError as error:
-        raise OSError(f"{path.name} cannot be read: {error}") from error
-    # For a damaged file, h5py and anndata raise errors of many kinds.
-    except Exception as error:
-        raise OSError(unreadable(path.name, error)) from error
+    notices: list[str] = []
+    with reading(path), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Observation names are not unique")
+        if is_table(path):
+            adata, notices = read_with_notices(path)
+        else:
+            with opened(path) as store:
+                adata = ad.read_zarr(store) if path.is_dir() else ad.read_h5ad(path)
     repeated = int(adata.obs_names.duplicated().sum())
     if repeated:
         adata.obs_names_make_unique()
@@ -112,20 +104,3 @@ def read_table(path: Path) -> tuple[AnnData, str]:
             f"{repeated:,} name{'s' * (repeated != 1)}"
         )
     return adata, ". ".join(notices)
-
-
-def _read(path: Path) -> tuple[AnnData, list[str]]:
-    if path.is_dir():
-        import zarr
-
-        store = zarr.open_group(path, mode="r", use_consolidated=False)
-        return ad.read_zarr(store), []
-    if is_table(path):
-        frame, notices = read_frame(path)
-        adata = frame_to_anndata(frame)
-        if not adata.n_vars:
-            raise InputError("it has no column with measurements")
-        return adata, [*notices, *doubts(adata)]
-    with h5py.File(path) as file:
-        check_links(file)
-    return ad.read_h5ad(path), []

@@ -12,6 +12,7 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
+from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.tl._table import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
@@ -23,7 +24,7 @@ from centroid_encoder.viewer.data.columns import (
 )
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
-from centroid_encoder.viewer.data.measuring import Measuring
+from centroid_encoder.viewer.data.measuring import measured, name_of
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -118,11 +119,11 @@ class DataPanel(QWidget):
         if self._dialog is not None:
             self._dialog.reject()
 
-    def measure(self, plan: Measuring) -> None:
+    def measure(self, plan: Measurement) -> None:
         """Measure cells in a thread, and add their table."""
         self.message.say("")
         work = partial(run_job, lambda: plan)
-        self.measuring.begin(work, f"Measuring {plan.name}", self._on_measured)
+        self.measuring.begin(work, f"Measuring {name_of(plan)}", self._on_measured)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept files of tables; napari opens all others."""
@@ -149,15 +150,15 @@ class DataPanel(QWidget):
         if accepted and plan is not None:
             self.measure(plan)
 
-    def _on_measured(self, job: Measuring, error: Exception | None) -> None:
+    def _on_measured(self, job: Measurement, error: Exception | None) -> None:
         if error is not None:
             self._on_failed(error)
             return
-        assert job.adata is not None
-        self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
+        adata = measured(job)
+        self.catalog.choose(self.catalog.add(adata, f"{name_of(job)}: measured"))
         notices = " ".join(map(sentence, job.notices))
         if not self.catalog.faults:
-            said = notices or f"{job.adata.n_vars} variables."
+            said = notices or f"{adata.n_vars} variables."
             self.message.say(said, "warning" if notices else "info")
 
     def _on_mend(self) -> None:

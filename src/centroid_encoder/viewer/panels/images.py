@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from napari.layers import Layer
-from qtpy.QtCore import QModelIndex, Qt, Signal
+from qtpy.QtCore import QModelIndex, Signal
 from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer.data.join import TableImage
@@ -59,6 +59,4 @@ class ImageTable(TableView):
 
     def _on_clicked(self, index: QModelIndex) -> None:
         if index.column() == LAYER:
-            menu = self.menu(index.row())
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.popup(self.viewport().mapToGlobal(self.visualRect(index).bottomLeft()))
+            self.open_menu(self.menu(index.row()), index)

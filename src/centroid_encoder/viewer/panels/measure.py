@@ -17,7 +17,8 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer.data.measuring import Measuring, have_same_pixels, may_be_time, plan
+from centroid_encoder.tl._measure import Measurement
+from centroid_encoder.viewer.data.measuring import describe, have_same_pixels, may_be_time, plan
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 
@@ -60,7 +61,7 @@ class MeasureDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Measure cells")
         self.setMinimumWidth(MIN_WIDTH)
-        self.plan: Measuring | None = None
+        self.plan: Measurement | None = None
         visible = [layer for layer in labels if layer.visible] or labels
         fitting = [one for one in images if any(have_same_pixels(layer, one) for layer in labels)]
         self.labels_list = LayerList("Labels", labels, visible)
@@ -96,5 +97,5 @@ class MeasureDialog(QDialog):
             self.plan = None
             self.text.say(error, "error")
         else:
-            self.text.say(str(self.plan))
+            self.text.say(describe(self.plan))
         self.measure_button.setEnabled(self.plan is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pandas as pd
-from qtpy.QtCore import QModelIndex, Qt, Signal
+from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDialog, QMenu
 
 from centroid_encoder.tl._roles import Role
@@ -30,9 +30,6 @@ HINT = (
 
 class RolesDialog(QDialog):
     """A row for each column of the table; a click changes its role."""
-
-    chosen = Signal(str, str)
-    """Name of a column, and its new role."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -71,5 +68,4 @@ class RolesDialog(QDialog):
             for other in get_args(Role):
                 menu.addAction(other)
             menu.triggered.connect(lambda action: self.choose(name, action.text()))
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.popup(self.view.viewport().mapToGlobal(self.view.visualRect(index).bottomLeft()))
+            self.view.open_menu(menu, index)

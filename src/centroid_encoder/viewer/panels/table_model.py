@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QAbstractTableModel, Qt, Signal
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QHeaderView, QTableView, QWidget
+from qtpy.QtWidgets import QHeaderView, QMenu, QTableView, QWidget
 
 ROW = 22
 """Height of a row in pixels."""
@@ -44,6 +44,11 @@ class TableView(QTableView):
         for i in range(len(headers)):
             mode = modes.Stretch if i in wide else modes.ResizeToContents
             self.horizontalHeader().setSectionResizeMode(i, mode)
+
+    def open_menu(self, menu: QMenu, index: QModelIndex) -> None:
+        """Open a menu below a cell."""
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.viewport().mapToGlobal(self.visualRect(index).bottomLeft()))
 
     def height_of(self, n_rows: int) -> int:
         """Return the height of the table with so many visible rows."""

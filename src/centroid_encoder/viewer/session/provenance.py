@@ -96,15 +96,16 @@ def as_python(table: Table, key: str) -> str:
 def _reading(table: Table) -> tuple[list[str], list[str], str]:
     """Return the imports, the lines that read the table, and the stem of the new file."""
     own, store = "import centroid_encoder as ce", getattr(table.sdata, "path", None)
-    if table.path is not None and is_table(table.path):
-        roles = table.adata.uns[ROLES].set_index("column")
-        roles = roles["role"][roles["reason"] == CHOSEN].to_dict()
-        named = {"roles": repr(roles)} if roles else {}
-        line = f"adata = {_call('ce.read_table', [repr(str(table.path))], named)}"
-        return [own], [line], str(table.path.with_suffix(""))
     if table.path is not None:
-        read = "read_zarr" if table.path.suffix.lower() == ".zarr" else "read_h5ad"
-        return [own], [f"adata = ad.{read}({str(table.path)!r})"], str(table.path.with_suffix(""))
+        read, named = "ad.read_h5ad", {}
+        if table.path.suffix.lower() == ".zarr":
+            read = "ad.read_zarr"
+        elif is_table(table.path):
+            roles = table.adata.uns[ROLES].set_index("column")
+            roles = roles["role"][roles["reason"] == CHOSEN].to_dict()
+            read, named = "ce.read_table", {"roles": repr(roles)} if roles else {}
+        line = f"adata = {_call(read, [repr(str(table.path))], named)}"
+        return [own], [line], str(table.path.with_suffix(""))
     if store is not None:
         name = str(table.table_name)
         lines = [f"adata = sd.read_zarr({str(store)!r}).tables[{name!r}]"]
