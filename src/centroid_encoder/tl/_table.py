@@ -14,11 +14,11 @@ from anndata.utils import make_index_unique
 
 from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
-from centroid_encoder.tl._text import read_text
+from centroid_encoder.tl._text import UNPACK, read_text
 
 ROLES = "column_roles"
 """Key in ``uns`` of the roles of the columns that the table had."""
-SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
+TEXT, PARQUET = (".csv", ".tsv", ".txt", ".tab"), ".parquet"
 ADVICE = {
     ("fov", "cell_ID"): "CosMx writes counts and metadata: squidpy.read.nanostring joins them",
     ("cell", "Blank-1"): "MERSCOPE writes counts and metadata: squidpy.read.vizgen joins them",
@@ -76,19 +76,21 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     return adata
 
 
+def unpacked(path: Path) -> Path:
+    """Return the name of a file without the suffix of its package, such as ``.gz``."""
+    return path.with_suffix("") if path.suffix.lower() in UNPACK else path
+
+
 def is_table(path: Path) -> bool:
     """Return whether `read_table` can read a file of this name."""
-    name = path.name.lower()
-    return (
-        Path(name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")).suffix in SUFFIXES
-    )
+    return unpacked(path).suffix.lower() in TEXT or path.suffix.lower() == PARQUET
 
 
 def read_with_notices(
     path: Path, roles: Mapping[str, Role] | None = None
 ) -> tuple[AnnData, list[str]]:
     """Return the table in a file as `read_table` does, and sentences on what was not plain."""
-    frame, notices = read_text(path) if path.suffix.lower() != ".parquet" else _read_parquet(path)
+    frame, notices = read_text(path) if path.suffix.lower() != PARQUET else _read_parquet(path)
     for columns, advice in ADVICE.items():
         if frame.columns.isin(columns).sum() == len(columns):
             notices.append(advice)

@@ -63,7 +63,7 @@ class NewDataPanel(JobPanel):
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
         self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
-        self.open_button = button("Open …", "Read a .h5ad or a .csv", self.opening.ask)
+        self.open_button = button("Open …", "Read a .h5ad or a table of another program", self.opening.ask)
         tip = (
             "Place these cells in the map without training: each gets a position, a class, a "
             "confidence and a novelty"

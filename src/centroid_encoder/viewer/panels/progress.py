@@ -13,7 +13,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder.core.reports import Report
-from centroid_encoder.tl._table import SUFFIXES
+from centroid_encoder.tl._table import PARQUET, TEXT
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.task import Steps, Task
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.tables import Table
 
-TABLES = f"Tables of cells (*.h5ad {' '.join(f'*{x} *{x}.gz' for x in SUFFIXES)})"
+TABLES = f"Tables of cells (*.h5ad *{PARQUET} {' '.join(f'*{x} *{x}.gz' for x in TEXT)})"
 """Filter of the dialog that opens a file."""
 
 

@@ -20,7 +20,7 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.tl._roles import CHOSEN
-from centroid_encoder.tl._table import ROLES, is_table
+from centroid_encoder.tl._table import ROLES, is_table, unpacked
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.session.corrections import SUFFIX
 from centroid_encoder.viewer.session.labeling import mark_key
@@ -105,7 +105,7 @@ def _reading(table: Table) -> tuple[list[str], list[str], str]:
             roles = roles["role"][roles["reason"] == CHOSEN].to_dict()
             read, named = "ce.read_table", {"roles": repr(roles)} if roles else {}
         line = f"adata = {_call(read, [repr(str(table.path))], named)}"
-        return [own], [line], str(table.path.with_suffix(""))
+        return [own], [line], str(unpacked(table.path).with_suffix(""))
     if store is not None:
         name = str(table.table_name)
         lines = [f"adata = sd.read_zarr({str(store)!r}).tables[{name!r}]"]
