@@ -63,7 +63,8 @@ class NewDataPanel(JobPanel):
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
         self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
-        self.open_button = button("Open …", "Read a .h5ad or a table of another program", self.opening.ask)
+        tip = "Read a .h5ad, a .zarr or a table of another program"
+        self.open_button = button("Open …", tip, self.opening.ask)
         tip = (
             "Place these cells in the map without training: each gets a position, a class, a "
             "confidence and a novelty"
