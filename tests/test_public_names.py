@@ -8,7 +8,7 @@ import centroid_encoder as ce
 from centroid_encoder.cli import cli
 
 PUBLIC = {
-    "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
+    "": {"CentroidEncoder", "load", "pl", "read_table", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
         *("mislabeled", "misplaced", "suggest", "telling_features"),
