@@ -116,10 +116,10 @@ NO_MEASUREMENT = {
     "Confidence": (ROW < 100) * 0.9,
     "CD3 Positive": ROW // 150,
     # These are features, and named in a warning.
-    "grade": ROW * 7 % 5,
-    "serial": ROW * 7 % 300 + 4000,
     "seconds": ROW * 0.25,
     "backwards": 300 - ROW,
+    "grade": ROW * 7 % 5,
+    "serial": ROW * 7 % 300 + 4000,
 }
 
 

@@ -44,14 +44,13 @@ def test_times_results_and_ids_of_more_programs() -> None:
     assert roles("ObjectSkeleton_NumberTrunks_s", values=WHOLE) == {"feature"}
 
 
-@pytest.mark.parametrize("is_sorted", [False, True])
-def test_row_numbers_among_whole_numbers(is_sorted: bool) -> None:
+def test_row_numbers_among_whole_numbers() -> None:
     table = pd.DataFrame(RNG.poisson(5, (N, 6))).add_prefix("m")
-    row = np.arange(N)[::-1] * 3 if is_sorted else RNG.permutation(N)
-    found = column_roles(table.assign(Zeile=row))
+    found = column_roles(table.assign(Zeile=RNG.permutation(N)))
     assert found["column"][found["doubt"]].tolist() == ["Zeile"]
-    found = column_roles(table.assign(Zelle=np.r_[np.arange(35), np.arange(25)]))
-    assert found["role"].tolist() == ["feature"] * 6 + ["id"]
+    for row in (np.arange(N)[::-1] * 3, np.r_[np.arange(35), np.arange(25)]):
+        found = column_roles(table.assign(Zelle=row))
+        assert found["role"].tolist() == ["feature"] * 6 + ["id"]
 
 
 @pytest.mark.parametrize(

@@ -259,8 +259,9 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     for name in left:
         values = _values(columns[name])
         steps = np.diff(values)
-        # A number of the row may begin anew in each image.
-        if name in whole and n >= 10 and (steps == 1).mean() > 0.9:
+        # A number of the row may begin anew in each image; seconds may be fractions.
+        numbered = name in whole and n >= 10 and (steps == 1).mean() > 0.9
+        if numbered or (n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0])):
             found[name] = "id", "numbers the rows"
             continue
         if MEASURE_WORDS & set(words(name)):
