@@ -112,12 +112,13 @@ class FittedMap:
         ‖h(z) − c_j‖ in the standardised input space; the centroids have unit mean square. With
         Voronoi cells, `Layout.distances`.
         """
-        if self.placer is not None:
-            return self.placer.layout.distances(embedding)
         found = np.empty((len(embedding), len(self.centers)), np.float32)
         for start in range(0, len(embedding), CHUNK):
             part = slice(start, start + CHUNK)
-            found[part] = self.targets.distances(self._decoded(embedding[part])).cpu().numpy()
+            if self.placer is not None:
+                found[part] = self.placer.layout.distances(embedding[part])
+            else:
+                found[part] = self.targets.distances(self._decoded(embedding[part])).cpu().numpy()
         return found
 
     def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:

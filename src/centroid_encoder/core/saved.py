@@ -189,7 +189,7 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
     # `load_state_dict` checks the shapes of these.
     of_network = {name.replace(".", "_") for name in network.state_dict()}
     checked = {}
-    for name in arrays.keys() & {*ARRAYS, *of_network}:
+    for name in sorted(arrays.keys() & {*ARRAYS, *of_network}):
         array = np.array(arrays[name], order="C")
         fits = name in of_network or all(
             sizes.setdefault(letter, length) == length

@@ -52,9 +52,12 @@ def calibration(
         raise InputError(f"n_bins must be a whole number from 1 to 1000; got {n_bins!r}", "n_bins")
     path = check_save("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
+    known = np.isfinite(cells.confidence)
+    if not known.any():
+        raise InputError(f"no cell among the {cells.words} has a confidence")
     # Clipped, because rounding in float32 makes some confidences larger than 1.
-    confidence = 100 * cells.confidence.clip(0, 1)
-    right = cells.own == cells.predicted
+    confidence = 100 * cells.confidence[known].clip(0, 1)
+    right = (cells.own == cells.predicted)[known]
     mean, share, count = calibration_bins(confidence, right, n_bins)
     ends = 100 * np.array(wilson_interval(share * count, count))
 

@@ -252,7 +252,7 @@ def _split(
             raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()
         if not held_out.any():
-            text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 instead"
+            text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 alone"
             raise InputError(text, parameter="split_key")
     elif test_size and cells.groups is not None:
         held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
