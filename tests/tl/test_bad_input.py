@@ -111,7 +111,7 @@ BAD = [
         lambda a: put(np.nan, *((i, 0) for i in range(0, 120, 3)))(a), ValueError,
         ("no cell of 'type 0' is left without missing values",), {"missing": "drop"}),
     Bad("no cells", lambda a: a[:0].copy(), ValueError, ("no cells",)),
-    Bad("no genes", lambda a: a[:, :0].copy(), ValueError, ("X has no features",)),
+    Bad("no genes", lambda a: a[:, :0].copy(), ValueError, ("X must have the shape",)),
     Bad("no X", lambda a: ad.AnnData(obs=a.obs, var=a.var), ValueError,
         ("adata.X is empty", "use_rep")),
     Bad("complex X", revalue(lambda X: X.astype(complex)), TypeError, ("complex128",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,9 @@ class Measurement:
         _check(fits, f"properties must be among {MORE}; got {self.properties!r}", "properties")
         fits = self.spacing is None or self.unit is not None
         _check(fits, "spacing has no unit; pass unit='um'", "spacing")
+        fits = self.channel_axis is None or isinstance(self.channel_axis, Integral)
+        text = f"channel_axis must be the number of an axis; got {self.channel_axis!r}"
+        _check(fits, text, "channel_axis")
         images = {} if self.images is None else self.images
         images = images if isinstance(images, Mapping) else {"intensity": images}
         for name, given in ("channel_axis", self.channel_axis), ("quantiles", self._shares):

@@ -285,8 +285,8 @@ def read_matrix(
         X = in_memory(X if columns is None else usable(X)[:, columns])
     if X.dtype.kind not in "biuf":
         raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
-    if not X.shape[1]:
-        raise InputError(f"{where} has no features")
+    if X.ndim != 2 or not X.shape[1]:
+        raise InputError(f"{where} must have the shape (n_obs, n_features); it has {X.shape}")
     return X, where, names
 
 

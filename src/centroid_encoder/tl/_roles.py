@@ -43,6 +43,8 @@ GROUP_WORDS = {
     "tile", "time", "timepoint",
     "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
+LEVEL_WORDS = {"bin", "generation", "layer", "level", "line", "tissue"}
+"""Words that number cells as those of groups do, but name no origin of cells."""
 TIMES = {
     "absolutetime", "birth", "death", "edgetime", "elapsed", "elapsedtime", "relativetime",
     "tbegin", "tend", "time", "timestamp", "trackstart", "trackstop",
@@ -53,9 +55,9 @@ CLASS_WORDS = {
     "metacluster", "phenotype", "population", "state", "states", "subset", "subtype", "type",
 }  # fmt: skip
 PLAIN_WORDS = ID_WORDS | {
-    "analysis", "by", "hours", "in", "key", "kmeans", "main", "manual", "meta", "metadata", "ms",
-    "my", "name", "of", "orig", "original", "predicted", "s", "sec", "seurat", "sub", "the",
-    "tissue", "unique",
+    "analysis", "by", "camera", "first", "hours", "in", "key", "kmeans", "last", "main", "manual",
+    "meta", "metadata", "ms", "my", "name", "of", "orig", "original", "predicted", "s", "sec",
+    "seurat", "sub", "the", "unique",
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
 OUTPUT_WORDS = {"classify", "confidence", "predicted", "prediction", "prob", "probability"}
@@ -69,18 +71,20 @@ MEASURE_WORDS = {
 }  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
 PLACE_WORDS = {
-    "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position", "pxl",
+    "bounds", "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
+    "pxl",
 }  # fmt: skip
 """The name of an axis beside one of these words is a position, whatever else the name says."""
 UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
 WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "maximum", "minimum", "spatial"}
 POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
     "absolute", "bounding", "cell", "convex", "dst", "edge", "ellipse", "end", "feret", "fov",
-    "geometry", "global", "hull", "image", "local", "mass", "max", "min", "object", "of", "slide",
-    "spot", "src", "stage", "start", "the", "tile", "track", "weighted",
+    "geometry", "global", "hull", "image", "level", "local", "mass", "max", "min", "nd", "object",
+    "of", "slide", "spot", "src", "stage", "start", "the", "tile", "track", "weighted",
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
+AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y"}
 AXES |= {a + unit: a for a in "xyz" for unit in ("abs", "px")}
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
@@ -219,7 +223,7 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         return "", ""
     if plain in ID_NAMES or parts[:1] == ["unnamed"] or (bare == parts and plain in OBJECT_WORDS):
         return "id", "an id by its name"
-    if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS):
+    if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS | LEVEL_WORDS):
         return "image", "an image or a group by its name"
     if bare and (bare[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
         return "class", "a class by its name"
@@ -229,7 +233,7 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
     for before, word in itertools.pairwise(parts):
         if word not in ID_WORDS or "numberof" in plain or "skeletonnumber" in plain:
             continue
-        if before in GROUP_WORDS:
+        if before in GROUP_WORDS | LEVEL_WORDS:
             return "image", "an image or a group by its name"
         if before in OBJECT_WORDS or word in ("id", "ids", "oid", "uid", "uuid"):
             return "id", "an id by its name"
