@@ -13,10 +13,10 @@ from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QCursor, QIcon, QPixmap
+from qtpy.QtGui import QActionGroup, QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
-    QButtonGroup,
     QHBoxLayout,
+    QLabel,
     QSizePolicy,
     QToolButton,
     QToolTip,
@@ -37,22 +37,30 @@ ZOOM_STEP = 1.25
 """Magnification for each step of the mouse wheel."""
 
 BUTTONS = {
-    "lasso": ("polygon_lasso", "Lasso cells. Shift adds, Ctrl removes; a click picks one cell"),
-    "rectangle": ("rectangle", "Select a rectangle. Shift adds, Ctrl removes"),
-    "pan": ("pan_arrows", "Drag to move the map. With any tool: drag with the right button"),
-    "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
+    "lasso": (
+        "polygon_lasso",
+        "Draw around cells, here or in the image, to select them. Shift adds, Ctrl removes",
+    ),
     "home": ("home", "Show the whole map"),
     "names": ("", "Show the names of the classes at their centers"),
-    "window": ("pop_out", "Show the map in its own window, or bring it back"),
+    "held-out": ("", "Show only the cells that the networks have not seen (rings)"),
+    "full": ("pop_out", "Show the map in a large dock of its own, or bring it back"),
 }
-"""Icon and tooltip of each button; the first four are the tools."""
+"""Icon and tooltip of each button."""
+TEXTS = {"names": "Abc", "held-out": "held-out"}
 TOOLS: tuple[Tool, ...] = get_args(Tool)
+TIPS = (
+    "Drag around cells to select them",
+    "Drag a rectangle to select cells",
+    "Drag to move the map; with any tool, drag with the right button",
+    "Drag a rectangle to zoom in; with any tool, turn the mouse wheel",
+)
+"""What the tools do."""
 
 
 class _Drag(NamedTuple):
     """A drag of the mouse with a button pressed."""
 
-    ax: Any
     button: MouseButton
     tool: Tool
     path: list[tuple[float, float]]
@@ -68,9 +76,10 @@ class _Drag(NamedTuple):
 
 
 class MapCanvas(QWidget):
-    """The map, `map`, below a row of tools, `tools`.
+    """The map, `map`, with buttons and `title` on top of it.
 
-    `buttons` has the buttons of the tools by name. The parent connects the button ``"window"``.
+    `tool` is what a drag with the left button does. The parent connects the buttons ``"lasso"``,
+    ``"held-out"`` and ``"full"``, and shows `tools` in a menu.
     """
 
     selection_made = Signal(object, str)
@@ -86,31 +95,41 @@ class MapCanvas(QWidget):
         self._background: Any = None
         self._drag: _Drag | None = None
 
-        self.tools = QHBoxLayout()
-        self.tools.setContentsMargins(0, 0, 0, 0)
-        self.tools.setSpacing(2)
+        self.title = QLabel()
+        self.title.setAccessibleName("What the map shows")
         self.buttons: dict[str, QToolButton] = {}
-        self._group = QButtonGroup(self)
+        row = QHBoxLayout()
+        row.setSpacing(0)
         for name, (_, tip) in BUTTONS.items():
-            button = QToolButton(self)
+            button = QToolButton()
             button.setAutoRaise(True)
             button.setIconSize(QSize(18, 18))
             button.setToolTip(tip)
             button.setAccessibleName(name)
-            button.setCheckable(name in (*TOOLS, "names"))
-            if name in TOOLS:
-                self._group.addButton(button)
-            self.tools.addWidget(button)
+            button.setText(TEXTS.get(name, ""))
+            button.setCheckable(name in ("lasso", "names", "held-out"))
+            row.addWidget(button)
             self.buttons[name] = button
-        self.buttons["names"].setText("Abc")
-        self._group.buttonClicked.connect(self._on_tool)
+        row.addStretch()
+        row.addWidget(self.title)
         self.buttons["home"].clicked.connect(self.map.home)
         self.buttons["names"].clicked.connect(self.map.set_named)
-        self.buttons["lasso"].click()
+        self.tools = QActionGroup(self)
+        for name, tip in zip(TOOLS, TIPS, strict=True):
+            action = self.tools.addAction(f"{name.capitalize()}: {tip[0].lower()}{tip[1:]}")
+            action.setData(name)
+            action.setCheckable(True)
+            action.setChecked(name == "lasso")
+        self.tools.triggered.connect(self._on_tool)
+        self.canvas.setCursor(Qt.CursorShape.CrossCursor)
+        # The buttons lie on the map, so that it can be larger.
+        above = QVBoxLayout(self.canvas)
+        above.setContentsMargins(2, 2, 6, 2)
+        above.addLayout(row)
+        above.addStretch()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(self.tools)
-        layout.addWidget(self.canvas, stretch=1)
+        layout.addWidget(self.canvas)
         self.map.changed.connect(self._on_changed)
         self.map.marked.connect(self._refresh_overlays)
         # Connect methods only: matplotlib and psygnal refer to them weakly. A function that refers
@@ -122,6 +141,12 @@ class MapCanvas(QWidget):
         self.canvas.mpl_connect("button_release_event", self._on_release)
         self.canvas.mpl_connect("scroll_event", self._on_scroll)
         self.canvas.mpl_connect("figure_leave_event", self._on_move)
+
+    @property
+    def tool(self) -> Tool:
+        """What a drag with the left button does."""
+        action = self.tools.checkedAction()
+        return "lasso" if action is None else action.data()
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Set the colours of the map and of the icons."""
@@ -139,12 +164,14 @@ class MapCanvas(QWidget):
         """Show a description of the cell under the mouse."""
         QToolTip.showText(QCursor.pos(), text, self.canvas)
 
-    def _nearest(self, ax: Any, x: float, y: float) -> int | None:
-        return self.map.nearest(ax, x, y, PICK_RADIUS * self.canvas.device_pixel_ratio)
+    def _nearest(self, x: float, y: float) -> int | None:
+        return self.map.nearest(x, y, PICK_RADIUS * self.canvas.device_pixel_ratio)
 
-    def _on_tool(self, button: QToolButton) -> None:
-        shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
-        self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
+    def _on_tool(self) -> None:
+        shapes = Qt.CursorShape
+        self.canvas.setCursor(
+            shapes.OpenHandCursor if self.tool == "pan" else shapes.CrossCursor
+        )
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
@@ -152,14 +179,11 @@ class MapCanvas(QWidget):
 
     def _on_changed(self) -> None:
         self.buttons["names"].setChecked(self.map.named)
-        if self._drag is not None and self._drag.ax not in self.map.axes:
-            self._drag = None
-            self.map.trace([])
         self.canvas.draw_idle()
 
     def _refresh_overlays(self) -> None:
         """Draw selection, hover and outline without drawing the points again."""
-        if self._background is None or not self.map.axes:
+        if self._background is None:
             self.canvas.draw_idle()
             return
         self.canvas.restore_region(self._background)
@@ -168,15 +192,15 @@ class MapCanvas(QWidget):
         self.canvas.update()
 
     def _on_press(self, event: Any) -> None:
-        if event.inaxes in self.map.axes and self._drag is None:
-            chosen = next(name for name in TOOLS if self.buttons[name].isChecked())
-            tool: Tool = chosen if event.button == MouseButton.LEFT else "pan"
-            self._drag = _Drag(event.inaxes, event.button, tool, [(event.x, event.y)])
+        if event.inaxes is self.map.ax and self._drag is None:
+            tool: Tool = self.tool if event.button == MouseButton.LEFT else "pan"
+            self._drag = _Drag(event.button, tool, [(event.x, event.y)])
 
     def _on_move(self, event: Any) -> None:
         drag = self._drag
         if drag is None:
-            row = self._nearest(event.inaxes, event.x, event.y)
+            is_inside = event.inaxes is self.map.ax
+            row = self._nearest(event.x, event.y) if is_inside else None
             self.map.hover(row)
             if row is None:
                 QToolTip.hideText()
@@ -187,8 +211,8 @@ class MapCanvas(QWidget):
         if drag.tool != "pan":
             self.map.trace(drag.outline)
         else:
-            start, end = drag.ax.transData.inverted().transform(drag.path[-2:])
-            self.map.look_at(_view(drag.ax) + start - end)
+            start, end = self.map.ax.transData.inverted().transform(drag.path[-2:])
+            self.map.look_at(self._view + start - end)
 
     def _on_release(self, event: Any) -> None:
         drag = self._drag
@@ -197,23 +221,28 @@ class MapCanvas(QWidget):
         self._drag = None
         self.map.trace([])
         drag.path.append((event.x, event.y))
-        corners = drag.ax.transData.inverted().transform(drag.outline)
+        corners = self.map.ax.transData.inverted().transform(drag.outline)
         moved = np.ptp(drag.path, axis=0) >= CLICK * self.canvas.device_pixel_ratio
         if drag.tool == "zoom" and moved.all():
             self.map.look_at(np.sort(corners[[0, 2]], axis=0))
         elif drag.tool in ("lasso", "rectangle"):
-            rows = self.map.within(drag.ax, Path(corners, closed=False))
+            rows = self.map.within(Path(corners, closed=False))
             if not moved.any():
-                row = self._nearest(drag.ax, *drag.path[0])
+                row = self._nearest(*drag.path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
             keys = event.modifiers
             removed = "remove" if {"ctrl", "cmd", "alt"} & keys else "replace"
             self.selection_made.emit(rows, "add" if "shift" in keys else removed)
 
     def _on_scroll(self, event: Any) -> None:
-        if event.inaxes in self.map.axes:
+        if event.inaxes is self.map.ax:
             at = np.array([event.xdata, event.ydata])
-            self.map.look_at(at + (_view(event.inaxes) - at) * ZOOM_STEP**-event.step)
+            self.map.look_at(at + (self._view - at) * ZOOM_STEP**-event.step)
+
+    @property
+    def _view(self) -> NDArray[np.floating]:
+        """The (2, 2) lower left and upper right corner of the visible part."""
+        return np.transpose([self.map.ax.get_xlim(), self.map.ax.get_ylim()])
 
 
 class _Canvas(FigureCanvasQTAgg):
@@ -235,7 +264,3 @@ class _Canvas(FigureCanvasQTAgg):
         if isalive(self):
             super()._draw_idle()
 
-
-def _view(ax: Any) -> NDArray[np.floating]:
-    """Return the (2, 2) lower left and upper right corner of the visible part."""
-    return np.transpose([ax.get_xlim(), ax.get_ylim()])

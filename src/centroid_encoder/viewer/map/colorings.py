@@ -48,6 +48,8 @@ class Colors:
     colors: list[str]
     meaning: str
     """One line of HTML that explains the colours."""
+    values: NDArray[np.floating] | None = None
+    """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
 
 
 def offered(session: Session) -> dict[str, Callable[[], Colors]]:
@@ -172,7 +174,8 @@ def _scaled(
     shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
-    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}")
+    meaning = f"{_short(low)} {bar} {_short(high)}"
+    return Colors(codes, colors, meaning, np.asarray(values, dtype=np.float64))
 
 
 def _short(value: float) -> str:

@@ -15,14 +15,6 @@ CONTRAST = 3.0
 
 
 @dataclass(frozen=True)
-class Panel:
-    """A panel of the map: its title and the rows of its cells."""
-
-    title: str
-    rows: NDArray[np.intp]
-
-
-@dataclass(frozen=True)
 class Scene:
     """Cells and the regions of their classes; empty by default."""
 
@@ -30,11 +22,12 @@ class Scene:
     """(n_obs, 2) position of each cell; NaN if it has none."""
     codes: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     """(n_obs,) class of each cell; −1 if it has no label."""
-    panels: tuple[Panel, ...] = ()
+    rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """(n,) rows of the cells that are drawn."""
     shapes: Sequence[Path] = ()
     """Region of each class, or none."""
     limits: NDArray[np.floating] = field(default_factory=lambda: np.zeros((2, 2)))
-    """(2, 2) lower left and upper right corner of each panel."""
+    """(2, 2) lower left and upper right corner of the map."""
     names: tuple[str, ...] = ()
     """Name of each class."""
     centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
@@ -42,7 +35,7 @@ class Scene:
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n, 2) positions of reference cells, drawn pale behind the other cells."""
     hollow: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    """(n,) rows of cells that are drawn hollow: those that were not judged."""
+    """(n,) rows of cells that are drawn as rings: those that are held out."""
     bold: bool = False
     """Whether cells with a class are drawn again in front, the larger the fewer they are."""
 

@@ -9,8 +9,8 @@ import numpy as np
 from napari.components import ViewerModel
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QApplication, QComboBox, QLabel, QWidget
-from superqt import QSearchableComboBox
+from qtpy.QtWidgets import QApplication, QLabel, QWidget
+from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
@@ -19,14 +19,14 @@ from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
+from centroid_encoder.viewer.panels.fields import Search, button, column, side_by_side
+from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.relabel import LabelRow
 from centroid_encoder.viewer.panels.why import WhyPanel
-from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 NO_COLORS = "original colours"
-ANY_VALUES = "column or variable …"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
 AFTER = 10
@@ -36,53 +36,53 @@ MAX_MOVED = 3
 
 
 class CellsPanel(QWidget):
-    """Shows the selection and the colours of the session in the layers of the cells."""
+    """Shows the selection and the colours of the session in the layers of the cells.
+
+    `colors` are the controls of the colours, which the parent lays out; the rest is the card of
+    the selection.
+    """
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
         self._viewer = viewer
         self._links: list[LayerLink] = []
-        self.color_box = Choice("Colour by", "Meaning of the colours in the map and in the layer")
-        self.color_box.offer([(name, name) for name in (NO_COLORS, ANY_VALUES)], NO_COLORS)
-        self.value_box: QComboBox = QSearchableComboBox()
-        self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
-        self.value_box.setAccessibleName("Column or variable")
-        keep_narrow(self.value_box)
-        self.value_box.hide()
-        self._label_key: str | None = None
-        self._values: list[str] = []
-        """Names of the columns and, after them, of the variables of the table."""
+        tip = "What the colours mean, in the map and in the image; type a part of a name"
+        self.color_box = Search("Colour by", tip)
+        self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
+        self._colors: colorings.Colors | None = None
+        self._is_first = True
+        """Whether no table has been coloured yet."""
+        self._hidden: frozenset[str] = frozenset()
+        self.gate = QDoubleRangeSlider(Qt.Orientation.Horizontal)
+        self.gate.setAccessibleName("Gate")
+        self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
+        self.gate.valueChanged.connect(self._on_gate)
+        self.gate.hide()
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
-        self.selection_text = QLabel()
-        self.unseen_text = Message()
+        self.colors = QWidget()
+        row = side_by_side(QLabel("Colour by"), (self.color_box, 3), (self.gate, 1))
+        column(self.colors, row, self.color_text)
+        self.selection_text, self.unseen_text = Message(), Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
-        tip = (
-            "Draw around cells in the image to select those whose center is inside. Shift adds "
-            "them, Ctrl removes them"
-        )
-        self.lasso_button = button("Lasso", tip, self._on_lasso)
-        self.lasso_button.setCheckable(True)
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
-        self._lasso.stopped.connect(self._on_lasso_stopped)
+        self.lasso_stopped = self._lasso.stopped
+        self.label_row = LabelRow(session, "Label as")
         self.why = WhyPanel(session, viewer)
-        colors = side_by_side(QLabel("Colour by"), (self.color_box, 1))
-        buttons = self.lasso_button, self.show_button
-        cells = side_by_side(self.why.arrow, (self.selection_text, 1), *buttons)
-        below = self.color_text, cells, self.unseen_text, self.why
-        column(self, colors, self.value_box, *below)
+        cells = side_by_side(self.why.arrow, (self.selection_text, 1), self.show_button)
+        column(self, cells, self.unseen_text, self.label_row, self.why)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = QTimer(self, interval=0, singleShot=True)
         self._coloring.timeout.connect(self._recolor)
         self._zooming = QTimer(self, interval=AFTER, singleShot=True)
         self._zooming.timeout.connect(self._zoom_steadily)
         self.color_box.currentIndexChanged.connect(self._recolor)
-        self.value_box.currentIndexChanged.connect(self._recolor)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
         session.shown_changed.connect(self._on_shown)
+        session.look_changed.connect(self._on_look)
         session.selection_changed.connect(self._on_selection)
 
     def unlink(self) -> None:
@@ -127,14 +127,13 @@ class CellsPanel(QWidget):
         self.zoom(steady=True)
 
     def show_column(self, name: str) -> None:
-        """Colour the cells by a column of ``obs``."""
-        self.value_box.setCurrentIndex(self._values.index(name))
-        self.color_box.choose(ANY_VALUES)
+        """Colour the cells by a column of ``obs`` or a variable."""
+        self.color_box.choose(("", name))
 
-    def _on_lasso(self) -> None:
-        """Start or stop drawing around cells."""
+    def draw_lasso(self, on: bool) -> None:
+        """Start or stop drawing around cells in the image."""
         layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
-        if self.lasso_button.isChecked() and layer is not None:
+        if on and layer is not None:
             self._viewer.dims.ndisplay = 2
             self._lasso.start(layer)
         else:
@@ -154,9 +153,6 @@ class CellsPanel(QWidget):
         self._session.select(np.concatenate([np.empty(0, dtype=np.intp), *rows]), mode)
         # Clear later, since napari still uses the line.
         QTimer.singleShot(0, self._lasso.clear)
-
-    def _on_lasso_stopped(self) -> None:
-        self.lasso_button.setChecked(False)
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Select the clicked cell of the topmost visible layer; Shift adds it, Ctrl removes it.
@@ -194,13 +190,10 @@ class CellsPanel(QWidget):
         remove(self._viewer, unmarked)
         for link in self._links:
             link.highlight(chosen)
-        n = len(chosen)
-        text = f"{n:,} {'cell' if n == 1 else 'cells'} selected" if n else "No cell selected"
-        self.selection_text.setText(text)
+        self.selection_text.say(self._composition(chosen))
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
-        self.show_button.setEnabled(n > 0 and not unseen)
-        self.lasso_button.setEnabled(bool(self._links))
+        self.show_button.setEnabled(len(chosen) > 0 and not unseen)
         if zoom:
             self._zooming.start()
 
@@ -211,55 +204,88 @@ class CellsPanel(QWidget):
         else:
             self._coloring.start()
 
+    def _composition(self, rows: NDArray[np.intp]) -> str:
+        """Describe the selected cells: one by what is known of it, several by their classes."""
+        session = self._session
+        if len(rows) == 0:
+            return "No cell selected"
+        if len(rows) == 1:
+            return " · ".join(describe(session, int(rows[0]), session.drawn))
+        names = [str(name) for name in session.class_colors]
+        counts = np.bincount(session.shown_codes[rows] + 1, minlength=len(names) + 1)
+        parts = [f"{counts[i + 1]:,} {names[i]}" for i in np.argsort(-counts[1:], kind="stable")]
+        parts = [part for part in parts if not part.startswith("0 ")]
+        parts += [f"{counts[0]:,} without a label"] * bool(counts[0] and names)
+        return f"{len(rows):,} cells selected" + (f": {', '.join(parts)}" if parts else "")
+
     def _offer_colorings(self) -> None:
         """Offer the colourings that are possible now, and keep the chosen one if it is."""
-        before, adata = self.color_box.value, self._session.adata
-        names = [NO_COLORS, *colorings.offered(self._session), ANY_VALUES]
-        chosen, label_key = before if before in names else NO_COLORS, self._session.label_key
-        if label_key != self._label_key and chosen == NO_COLORS and adata is not None:
-            # Show labels that are given by hand in the image, unless it has other colours.
-            chosen = colorings.LABEL if mark_key(str(label_key)) in adata.uns else chosen
-        self._label_key = label_key
-        self.color_box.offer(zip(names, names, strict=True), chosen)
-        self.color_box.setEnabled(bool(self._links) or self._session.drawn is not None)
-        self._offer_values()
-
-    def _offer_values(self) -> None:
-        """Offer the columns and variables; keep the chosen one, or else choose the labels."""
-        adata, before = self._session.adata, self.value_box.currentText()
+        adata, before = self._session.adata, self.color_box.value
+        ways = [(name, name) for name in (*colorings.offered(self._session), NO_COLORS)]
         variables = [] if adata is None else variable_source(adata).var_names
         names = [] if adata is None else [*map(str, adata.obs.columns), *map(str, variables)]
-        chosen = before if before in names else str(self._session.shown_labels)
-        with signals_blocked(self.value_box):
-            if names != self._values:
-                self._values = names
-                self.value_box.clear()
-                self.value_box.addItems(names)
-            self.value_box.setCurrentIndex(names.index(chosen) if chosen in names else -1)
+        entries = [*ways, *((name, ("", name)) for name in names)]
+        if before not in dict(entries).values() or self._is_first:
+            before = colorings.LABEL
+        self._is_first = adata is None
+        self.color_box.offer(entries, before)
+        self.color_box.setEnabled(adata is not None)
 
     def _recolor(self) -> None:
         """Show the chosen colours, or the own colours of the layers if none are chosen."""
-        colors, mode, adata = None, self.color_box.value, self._session.adata
+        colors, mode, session = None, self.color_box.value, self._session
+        adata = session.adata
         # The map already colours its own labels, like its regions.
-        own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
-        self.value_box.setVisible(mode == ANY_VALUES)
+        own = mode == colorings.LABEL and session.shown_labels in (session.label_key, None)
         try:
-            if mode == ANY_VALUES:
-                mode = self.value_box.itemText(self.value_box.currentIndex())
-                if (line := self.value_box.lineEdit()) is not None:
-                    line.setCursorPosition(0)  # Show the beginning of a long name.
-                colors = colorings.color_values(adata, mode) if adata is not None and mode else None
+            if isinstance(mode, tuple) and adata is not None:
+                colors = colorings.color_values(adata, mode[1])
             elif mode != NO_COLORS:
-                colors = colorings.color_cells(mode, self._session)
+                colors = colorings.color_cells(mode, session)
         except (KeyError, ValueError) as error:
-            self._session.say(error, "error")
+            session.say(error, "error")
         if colors is None:
             remove(self._viewer, [link.classes for link in self._links])
+        self._colors = colors
+        self._paint()
+        values = None if colors is None or own else (colors.codes, colors.colors)
+        session.color_cells(values)
+        self.color_text.say("" if colors is None else colors.meaning)
+        self._show_gate()
+
+    def _paint(self) -> None:
+        """Colour the layers, except the cells of hidden classes."""
+        colors, session = self._colors, self._session
+        self._hidden = session.hidden
+        codes = None if colors is None else colors.codes
+        if codes is not None and session.hidden:
+            gone = [i for i, name in enumerate(session.class_colors) if str(name) in session.hidden]
+            codes = np.where(np.isin(session.shown_codes, gone), -1, codes)
+        mode = self.color_box.currentText()
         for link in self._links:
-            if colors is None:
+            if colors is None or codes is None:
                 link.uncolor()
             else:
-                link.color(mode, colors.codes, colors.colors)
-        values = None if colors is None or own else (colors.codes, colors.colors)
-        self._session.color_cells(values)
-        self.color_text.say("" if colors is None else colors.meaning)
+                link.color(mode, codes, colors.colors)
+
+    def _on_look(self) -> None:
+        if self._session.hidden != self._hidden:
+            self._paint()
+
+    def _show_gate(self) -> None:
+        """Show the gate for colours that stand for numbers, with all cells in it."""
+        values = None if self._colors is None else self._colors.values
+        there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
+        self.gate.setVisible(bool(there.any()))
+        if values is not None and there.any():
+            with signals_blocked(self.gate):
+                low, high = float(values[there].min()), float(values[there].max())
+                self.gate.setRange(low, high)
+                self.gate.setValue((low, high))
+
+    def _on_gate(self, ends: tuple[float, float]) -> None:
+        """Select the cells in the gate; a handle at the end of the scale excludes none."""
+        if self._colors is not None and self._colors.values is not None:
+            values, (low, high) = self._colors.values, ends
+            step = 1e-6 * (self.gate.maximum() - self.gate.minimum())
+            self._session.select(np.flatnonzero((values >= low - step) & (values <= high + step)))

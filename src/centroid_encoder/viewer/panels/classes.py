@@ -1,59 +1,70 @@
-"""The table of classes: colours, numbers of cells and errors, and a switch for each class."""
+"""The classes in lines: colours, numbers of cells and errors, and a switch for each class."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QModelIndex
-from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QColorDialog, QFileDialog, QLabel, QWidget
+from qtpy.QtCore import QPoint, Qt
+from qtpy.QtGui import QColor, QIcon, QPixmap, QResizeEvent
+from qtpy.QtWidgets import (
+    QColorDialog,
+    QInputDialog,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QMenu,
+    QWidget,
+)
+from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.viewer.data.columns import name_of
-from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
-from centroid_encoder.viewer.panels.table_model import TableView
+from centroid_encoder.viewer.panels.fields import Choice, column, side_by_side
 from centroid_encoder.viewer.session.session import Session
 
-ERROR_TIP = "Error of the held-out cells of this class, by the rule in the title of the map"
-FOLD_TIP = (
-    "Error of all cells by Check labels, where no network has seen the cells that it predicts"
+TIP = (
+    "A click selects the cells of a class, Ctrl + click those of one more. A double click shows "
+    "the class alone. Untick a class to hide it; a right click opens a menu"
 )
-HEADERS = [
-    ("", "Click to show or hide the class"),
-    ("", "Double-click to change the colour in the map and in the layer"),
-    ("class", "Double-click to show this class alone"),
-    ("cells", "Labelled cells"),
-    ("held-out error", ERROR_TIP),
-    ("out of fold", FOLD_TIP),
-]
-BOX, COLOR, NAME, _, _, OUT_OF_FOLD = range(6)
+MAX_HEIGHT = 66
+"""Height of three lines of classes in pixels; more classes are scrolled."""
 
 
-class ClassTable(QWidget):
-    """Table with a row for each class of the session; `rows` are those of `class_table`."""
+class ClassList(QWidget):
+    """The classes of the session in lines, as a legend; `rows` are those of `class_table`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self.rows: list[Any] = []
-        self.view = TableView("Classes", numbers_from=NAME + 1)
-        self.model = self.view.frame
-        self.view.clicked.connect(self._on_click)
-        self.view.doubleClicked.connect(self._on_double_click)
+        self.view = QListWidget()
+        self.view.setAccessibleName("Classes")
+        self.view.setFlow(QListWidget.Flow.LeftToRight)
+        self.view.setWrapping(True)
+        self.view.setResizeMode(QListWidget.ResizeMode.Adjust)
+        self.view.setSelectionMode(QListWidget.SelectionMode.ExtendedSelection)
+        self.view.setFrameShape(QListWidget.Shape.NoFrame)
+        self.view.setToolTip(TIP)
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view.customContextMenuRequested.connect(self._on_menu)
+        self.view.itemClicked.connect(self._on_click)
+        self.view.itemDoubleClicked.connect(self._on_double_click)
+        self.view.itemChanged.connect(self._on_ticked)
+        self._clicked_box = False
         tip = "Count the cells of one image"
         self.image_box = Choice("Image of the counted cells", tip, self._on_classes)
-        tip = "Save the number of cells of each class in each image as .csv"
-        self.save_button = button("Save counts …", tip, self._ask_file)
         self._of_images = QWidget()
-        row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
-        self._of_images.setLayout(row)
+        self._of_images.setLayout(side_by_side(QLabel("Cells of"), (self.image_box, 1)))
         column(self, self._of_images, self.view)
         session.look_changed.connect(self._show)
         session.shown_changed.connect(self._on_classes)
+        session.selection_changed.connect(self._on_selection)
         session.catalog.link_changed.connect(self._on_classes)
         self._on_classes()
 
@@ -74,52 +85,115 @@ class ClassTable(QWidget):
         if not same and self._session.hidden:
             # Other classes are all visible at first.
             self._session.hide_classes(frozenset())
+        # While labelling by hand, the classes have a table of their own, with their keys.
+        self.setVisible(bool(rows) and self._session.labeling is None)
         self._show()
 
-    def _ask_file(self) -> None:
-        name, _ = QFileDialog.getSaveFileName(self, "Save counts", "composition.csv", "*.csv")
-        if name:
-            self.save_counts(Path(name))
+    def select(self, rows: Iterable[int]) -> None:
+        """Select the cells of some classes."""
+        session, rows = self._session, list(rows)
+        codes = session.shown_codes
+        session.select(np.flatnonzero(np.isin(codes, rows)))
+        with signals_blocked(self.view):
+            for i in range(self.view.count()):
+                self.view.item(i).setSelected(i in rows)
 
-    def save_counts(self, path: Path) -> None:
-        """Write the table of `tl.composition`; errors are shown as messages."""
-        session = self._session
-        image_column, label_key = session.catalog.image_column, session.shown_labels
-        if session.adata is None or image_column is None or label_key is None:
+    def menu(self, row: int) -> QMenu:
+        """Return the menu of a class."""
+        session, one, menu = self._session, self.rows[row], QMenu(self)
+        menu.addAction("Select its cells", lambda: self.select([row]))
+        menu.addAction("Show alone, or all", lambda: self._show_alone(row))
+        menu.addAction("Colour …", lambda: self._ask_color(row))
+        menu.addAction("Rename …", lambda: self._ask_name(row))
+        merge = menu.addMenu("Merge into")
+        for other in self.rows:
+            if other.name != one.name:
+                merge.addAction(other.name, partial(session.merge_class, one.name, other.name))
+        return menu
+
+    def _on_click(self, _: QListWidgetItem) -> None:
+        if self._clicked_box:
+            self._clicked_box = False
             return
-        try:
-            check_target(path, ".csv")
-            with replacing(path) as beside:
-                composition(session.adata, image_column, label_key=label_key).to_csv(beside)
-        except (OSError, KeyError, ValueError) as error:
-            session.say(error, "error")
-        else:
-            session.say(f"Saved {path.name}.")
+        self.select([index.row() for index in self.view.selectedIndexes()])
+
+    def _on_double_click(self, item: QListWidgetItem) -> None:
+        self._show_alone(self.view.row(item))
+
+    def _on_ticked(self, item: QListWidgetItem) -> None:
+        self._clicked_box = True
+        name = self.rows[self.view.row(item)].name
+        self._session.hide_classes(self._session.hidden ^ {name})
+
+    def _on_menu(self, at: QPoint) -> None:
+        if (item := self.view.itemAt(at)) is not None:
+            menu = self.menu(self.view.row(item))
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(self.view.viewport().mapToGlobal(at))
+
+    def _on_selection(self) -> None:
+        with signals_blocked(self.view):
+            self.view.clearSelection()
+
+    def _show_alone(self, row: int) -> None:
+        """Show a class alone, or all classes if it is alone already."""
+        others = frozenset(other.name for other in self.rows) - {self.rows[row].name}
+        self._session.hide_classes(frozenset() if self._session.hidden == others else others)
+
+    def _ask_color(self, row: int) -> None:
+        one = self.rows[row]
+        color = QColorDialog.getColor(QColor(one.color), self, f"Colour of {one.name}")
+        if color.isValid():
+            self._session.recolor_class(row, color.name())
+
+    def _ask_name(self, row: int) -> None:
+        name = self.rows[row].name
+        new, is_given = QInputDialog.getText(self, "Rename a class", f"New name of {name}", text=name)
+        if is_given:
+            self._session.rename_class(name, new)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Take the height of the lines that the classes need at this width."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        self.view.doItemsLayout()
+        height = self.view.contentsSize().height() if self.rows else 0
+        self.view.setFixedHeight(min(max(height, 22), MAX_HEIGHT))
 
     def _show(self) -> None:
         hidden = self._session.hidden
-        cells = []
-        for row in self.rows:
-            errors = _percent(row.error), _percent(row.out_of_fold)
-            shown = row.name not in hidden
-            cells.append((shown, QColor(row.color), row.name, f"{row.n:,}", *errors))
-        self.view.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS, [NAME])
-        self.view.setColumnHidden(OUT_OF_FOLD, all(pd.isna(row.out_of_fold) for row in self.rows))
+        with signals_blocked(self.view):
+            for i, row in enumerate(self.rows):
+                item = self.view.item(i) or QListWidgetItem(self.view)
+                patch = QPixmap(12, 12)
+                patch.fill(QColor(row.color))
+                item.setIcon(QIcon(patch))
+                error = row.error if pd.notna(row.error) else row.out_of_fold
+                percent = "" if pd.isna(error) else f"  {100 * error:.0f} %"
+                item.setText(f"{row.name}  {row.n:,}{percent}")
+                item.setToolTip(_explain(row))
+                ticked = Qt.CheckState.Unchecked if row.name in hidden else Qt.CheckState.Checked
+                item.setCheckState(ticked)
+            while self.view.count() > len(self.rows):
+                self.view.takeItem(self.view.count() - 1)
+        self._fit()
 
-    def _on_click(self, index: QModelIndex) -> None:
-        if index.column() == BOX:
-            self._session.hide_classes(self._session.hidden ^ {self.rows[index.row()].name})
 
-    def _on_double_click(self, index: QModelIndex) -> None:
-        row = self.rows[index.row()]
-        if index.column() == COLOR:
-            color = QColorDialog.getColor(QColor(row.color), self, f"Colour of {row.name}")
-            if color.isValid():
-                self._session.recolor_class(index.row(), color.name())
-        elif index.column() != BOX:
-            # Show the class alone, or all classes if it is alone already.
-            others = frozenset(other.name for other in self.rows) - {row.name}
-            self._session.hide_classes(frozenset() if self._session.hidden == others else others)
+def save_counts(session: Session, path: Path) -> None:
+    """Write the table of `tl.composition`; errors are shown as messages."""
+    image_column, label_key = session.catalog.image_column, session.shown_labels
+    if session.adata is None or image_column is None or label_key is None:
+        return
+    try:
+        check_target(path, ".csv")
+        with replacing(path) as beside:
+            composition(session.adata, image_column, label_key=label_key).to_csv(beside)
+    except (OSError, KeyError, ValueError) as error:
+        session.say(error, "error")
+    else:
+        session.say(f"Saved {path.name}.")
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:
@@ -134,14 +208,10 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     if adata is None or not len(table):
         return pd.DataFrame(columns=["name", "color", "n", "error", "out_of_fold"])
     table.insert(0, "name", table.index.map(str))
-    if session.drawn is None:
-        labels = adata.obs[session.corrected(shown)].astype(object)
-    else:
-        labels = pd.Series([*session.classes, np.nan], dtype=object).iloc[session.codes]
+    codes = session.shown_codes
     if image is not None and image_column is not None:
-        labels = labels[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
-    counts = labels.value_counts().to_dict()
-    table["n"] = [int(counts.get(name, 0)) for name in table.index]
+        codes = codes[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
+    table["n"] = np.bincount(codes + 1, minlength=len(table) + 1)[1:]
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
     if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
         errors = quality["per_class"][f"test_{error}"].to_numpy(float)
@@ -153,5 +223,11 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def _percent(share: float) -> str:
-    return "–" if pd.isna(share) else f"{100 * share:.1f} %"
+def _explain(row: Any) -> str:
+    """Return what is known about a class, one fact per line."""
+    lines = [row.name, f"labelled cells: {row.n:,}"]
+    if pd.notna(row.error):
+        lines.append(f"held-out cells of this class predicted wrongly: {100 * row.error:.1f} %")
+    if pd.notna(row.out_of_fold):
+        lines.append(f"the same by Check labels: {100 * row.out_of_fold:.1f} %")
+    return "\n".join([*lines, "", TIP])

@@ -11,6 +11,7 @@ from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import (
     QComboBox,
+    QCompleter,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -109,11 +110,15 @@ class Choice(QComboBox):
     def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
         """Replace the (text, object) entries and choose an object, without a signal."""
         entries = list(entries)
-        self._values = [value for _, value in entries]
+        values = [value for _, value in entries]
         with signals_blocked(self):
-            self.clear()
-            self.addItems([text for text, _ in entries])
-            self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else -1)
+            texts = [text for text, _ in entries]
+            # Thousands of entries take long.
+            if values != self._values or texts != [self.itemText(i) for i in range(self.count())]:
+                self._values = values
+                self.clear()
+                self.addItems(texts)
+            self.setCurrentIndex(values.index(chosen) if chosen in values else -1)
 
     @property
     def value(self) -> Any:
@@ -124,6 +129,35 @@ class Choice(QComboBox):
         """Choose an object and emit the signal; do nothing if it is not offered."""
         if value in self._values:
             self.setCurrentIndex(self._values.index(value))
+
+
+class Search(Choice):
+    """A `Choice` in which one types a part of an entry; Enter takes the first one that fits."""
+
+    def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
+        super().__init__(name, tip, act)
+        self.setEditable(True)
+        self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.setMaxVisibleItems(20)
+        found = QCompleter(self.model(), self)
+        found.setFilterMode(Qt.MatchFlag.MatchContains)
+        found.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        found.setCompletionMode(QCompleter.CompletionMode.PopupCompletion)
+        self.setCompleter(found)
+        line = self.lineEdit()
+        assert line is not None
+        line.editingFinished.connect(self._take_first)
+
+    def _take_first(self) -> None:
+        """Choose the first entry that contains the text, or else the last chosen one."""
+        text = self.currentText().strip().lower()
+        texts = [self.itemText(i).lower() for i in range(self.count())]
+        exact = [i for i, one in enumerate(texts) if one == text]
+        parts = [i for i, one in enumerate(texts) if text and text in one]
+        at = self.currentIndex()
+        chosen = at if at in exact else next(iter([*exact, *parts]), at)
+        self.setCurrentIndex(chosen)
+        self.setEditText(self.itemText(chosen))
 
 
 def keep_narrow(box: QComboBox) -> None:

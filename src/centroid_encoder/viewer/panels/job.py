@@ -59,6 +59,7 @@ class JobPanel(QWidget):
         # Import the function in this thread: imports of scikit-learn in two threads can fail.
         getattr(tl, call.function)
         self.message.say("")
+        self.session.begun.emit()
         self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)

@@ -1,4 +1,4 @@
-"""The live map of a labelling, trained after each pause."""
+"""The first map of a table and the live map of a labelling, trained after each pause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from centroid_encoder import tl
 from centroid_encoder.viewer.panels.form import TrainingForm
-from centroid_encoder.viewer.session.draft import new_draft, training_job
+from centroid_encoder.viewer.session.draft import first_draft, new_draft, training_job
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task, run_job
 
@@ -22,9 +22,10 @@ PAUSE = 400
 
 
 class LiveMap(QObject):
-    """Trains a live map when labels have changed, and gives it to the session.
+    """Trains a draft, and gives it to the session.
 
-    `form` has the features to learn from. `task` is the training that runs, or None; it is dropped
+    While one labels by hand, it is trained whenever labels have changed; else, if the table has no
+    map, when other labels were chosen. `form` has the features to learn from. `task` is the training that runs, or None; it is dropped
     when labels change again.
     """
 
@@ -42,6 +43,7 @@ class LiveMap(QObject):
         self._timer = QTimer(self, interval=PAUSE, singleShot=True)
         self._timer.timeout.connect(self._train)
         session.shown_changed.connect(self._on_shown)
+        session.begun.connect(self._on_begun)
         form.setting_changed.connect(self._on_change)
 
     @property
@@ -56,31 +58,43 @@ class LiveMap(QObject):
             self.task.cancel()
         self.task = self._draft = None
 
+    def _on_begun(self) -> None:
+        if self._session.labeling is None:
+            self.cancel()
+            self._labels = None
+
     def _on_shown(self) -> None:
-        labeling, labels = self._session.labeling, None
+        session, labels = self._session, None
+        labeling, adata, key = session.labeling, session.adata, session.label_key
         if labeling is not None and labeling.is_there:
             labels = labeling, labeling.classes, labeling.codes.tobytes()
+        elif session.result is None and labeling is None and adata is not None and key is not None:
+            labels = adata, key, session.shown_codes.tobytes()
         if labels != self._labels:
             self._labels = labels
             self._on_change()
 
     def _on_change(self) -> None:
         self.cancel()
-        if self._session.labeling is not None:
+        if self._labels is not None:
             self._timer.start()
 
     def _train(self) -> None:
-        labeling = self._session.labeling
-        if labeling is None or not labeling.is_there:
+        session, labeling = self._session, self._session.labeling
+        adata, column = session.adata, session.label_key
+        if session.frame is not None or adata is None or column is None:
             return
-        self._draft = draft = new_draft(labeling)
+        if labeling is None:
+            self._draft = draft = first_draft(adata, column)
+        else:
+            self._draft = draft = new_draft(labeling) if labeling.is_there else None
         if draft is None:
-            self._session.show_draft(None)
+            session.show_draft(None)
             return
         # Import PyTorch and scikit-learn here; imports in two threads at once can fail.
         tl.centroid_encoder  # noqa: B018
         parameters = self._form.parameters()
-        make = partial(training_job, draft, labeling.column, parameters)
+        make = partial(training_job, draft, column, parameters, quick=labeling is None)
         self.task = Task(partial(run_job, make), self._on_end, self)
 
     def _on_end(self, job: Training, error: Exception | None) -> None:
@@ -88,7 +102,8 @@ class LiveMap(QObject):
         self.cancel()
         if error is not None:
             self._session.show_draft(None)
-            self.failed.emit(error)
+            if self._session.labeling is not None:
+                self.failed.emit(error)
         elif draft is not None:
             job.write(draft)
             self._session.show_draft(draft)

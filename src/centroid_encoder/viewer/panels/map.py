@@ -9,11 +9,11 @@ import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
+from qtpy.QtWidgets import QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Frame
-from centroid_encoder.pl._axes import panel_title
+from centroid_encoder.pl._axes import panel_title, title_rule
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import (
     center_regions,
@@ -22,11 +22,12 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import QUERY, Regions, Result, obs_key
+from centroid_encoder.tl._result import NO_BETTER, QUERY, TEST, TRAIN, Regions, Result, obs_key
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
-from centroid_encoder.viewer.map.scene import Panel, Scene
-from centroid_encoder.viewer.panels.fields import Choice, button, column
+from centroid_encoder.viewer.map.scene import Scene
+from centroid_encoder.viewer.panels.fields import Choice, column
+from centroid_encoder.viewer.session.draft import HELD_OUT, error_text, held_out_error
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -38,18 +39,17 @@ REGIONS: tuple[tuple[str, Regions | None], ...] = (
     ("decoder regions", "decoder"),
 )
 """The last entry is offered for maps with a decoder."""
-NO_TABLE = (
-    "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
-    "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
-)
+NO_TABLE = "Drop a table of cells here (.h5ad, .zarr, .csv, …), or choose:"
 NO_MAP = "No map yet.\n\nChoose the classes and press Train, or make classes under Label."
 NO_DRAFT = "No live map yet.\n\nLabel at least three cells of each of two classes."
 
 
 class MapPanel(QWidget):
-    """Training and held-out cells above the regions of their classes, in the dock or a window.
+    """All cells above the regions of their classes; held-out cells are rings.
 
     `result` is the drawn result. It is None without a result and while a training is drawn.
+    `regions_box` and `axes_box` choose what is drawn, and `starts` is a row for buttons that is
+    shown without a table; the parent lays out the former and fills the latter.
     """
 
     def __init__(self, session: Session) -> None:
@@ -57,28 +57,28 @@ class MapPanel(QWidget):
         self._session = session
         self.canvas = MapCanvas()
         self.axes_box = Choice("Components of the map", "The two components that are drawn")
-        self.axes_box.hide()
         tip = (
             "Voronoi cell: the part of the map nearest to the center of a class. Decoder region: "
             "the part that the decoder of the model assigns to a class"
         )
         self.regions_box = Choice("Regions of the map", tip, session.choose_regions)
         self.regions_box.offer(REGIONS[:2], session.regions)
-        for box in (self.axes_box, self.regions_box):
-            self.canvas.tools.addWidget(box)
         self.axes_box.currentIndexChanged.connect(self._redraw)
-        self._empty = QLabel()
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._empty.setWordWrap(True)
-        self._empty.setMargin(24)
+        self.canvas.buttons["held-out"].toggled.connect(self._redraw)
+        self._empty, self._hint, self.starts = QWidget(), QLabel(), QVBoxLayout()
+        self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._hint.setWordWrap(True)
+        self._start = QWidget()
+        self._start.setLayout(self.starts)
+        middle = Qt.AlignmentFlag.AlignHCenter
+        empty = column(self._empty, self._hint)
+        empty.addWidget(self._start, alignment=middle)
+        empty.insertStretch(0)
+        empty.addStretch()
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self.canvas)
-        self._back = button("The map is in its own window. Bring it back", "", self.bring_back)
-        self._back.hide()
-        self._window: QDialog | None = None
-        self.canvas.buttons["window"].clicked.connect(self._on_window)
-        self._layout = column(self, self._back, self._pages)
+        column(self, self._pages)
         self.result: Result | None = None
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last live frame."""
@@ -88,29 +88,6 @@ class MapPanel(QWidget):
         session.framed.connect(self._redraw)
         session.look_changed.connect(self._on_look)
         session.selection_changed.connect(self._on_selection)
-
-    def bring_back(self) -> None:
-        """Move the map from its window back into the dock."""
-        window, self._window = self._window, None
-        if window is not None:
-            self._back.hide()
-            self._layout.addWidget(self._pages)
-            self._pages.show()
-            window.close()
-            window.deleteLater()
-
-    def _on_window(self) -> None:
-        """Move the map into a window of its own, or back into the dock."""
-        if self._window is not None:
-            self.bring_back()
-            return
-        self._window = QDialog(self, Qt.WindowType.Window)
-        self._window.setWindowTitle("Centroid-Encoder: map")
-        self._window.resize(900, 720)
-        column(self._window, self._pages)
-        self._window.finished.connect(self.bring_back)
-        self._back.show()
-        self._window.show()
 
     def _draw_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a running training."""
@@ -122,19 +99,17 @@ class MapPanel(QWidget):
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
-        cells = {
-            "train": (f"training cells (n = {run.train.sum():,})", run.train),
-            "test": (f"held-out cells (n = {run.held_out.sum():,})", run.held_out),
-        }
-        panels = _panels(cells, run.kept & (run.codes < 0))
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
         adata, colors = self._session.adata, {}
         if adata is not None and label_key in adata.obs:
             colors = label_colors(adata, label_key)
+        rows = self._rows(run.kept, run.held_out)
+        hollow = np.flatnonzero(run.held_out)
         names = tuple(map(str, run.classes))
-        scene = Scene(points, run.codes, panels, shapes, limits, names, places)
-        self._show(scene, [colors.get(name, GREY) for name in run.classes])
+        scene = Scene(points, run.codes, rows, shapes, limits, names, places, hollow=hollow)
+        title = f"{run.train.sum():,} cells in training"
+        self._show(scene, [colors.get(name, GREY) for name in run.classes], title, "")
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the last limits if the cells lie within them and fill at least half of them."""
@@ -164,9 +139,9 @@ class MapPanel(QWidget):
         return len(self.canvas.map.scene.points) == len(self._session.selected)
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip(describe(self._session, row, self.result))
+        self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
 
-    def _redraw(self) -> None:
+    def _redraw(self, _: object = None) -> None:
         """Draw the live frame, the live map or the map of the session, or a hint on what to do."""
         session, result, adata = self._session, self._session.drawn, self._session.drawn_adata
         self.result = None if session.frame is not None else result
@@ -176,7 +151,8 @@ class MapPanel(QWidget):
             self._limits = None
             self.canvas.map.show(Scene(), [])
             hint = NO_MAP if session.labeling is None else NO_DRAFT
-            self._empty.setText(NO_TABLE if adata is None else hint)
+            self._hint.setText(NO_TABLE if adata is None else hint)
+            self._start.setVisible(adata is None)
             self._pages.setCurrentWidget(self._empty)
         else:
             self._draw_result(adata, result)
@@ -186,7 +162,6 @@ class MapPanel(QWidget):
         has_decoder = result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
         codes, n_classes = session.codes, len(session.classes)
-        split = result.split.to_numpy()
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
@@ -198,22 +173,31 @@ class MapPanel(QWidget):
         # A class that was named after the training has no center: take the mean of its cells.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
-        also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
-        cells = {
-            name: (panel_title(result, name, session.regions) + also, split == name)
-            for name in ((QUERY,) if result.is_query else ("train", "test"))
-        }
-        if is_draft:
-            train = split == "train"
-            cells = {"train": (f"live map ({train.sum():,} training cells)", train)}
-        panels = _panels(cells, split == "unlabeled")
+        held_out = (result.split == TEST).to_numpy()
+        if is_draft and HELD_OUT in adata.obs:
+            held_out = adata.obs[HELD_OUT].to_numpy()
+        shown = (result.split == QUERY).to_numpy() if result.is_query else result.embedded
         shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
-        hollow = np.flatnonzero(result.unjudged)
-        scene = Scene(
-            points, codes, panels, shapes, limits, names, centers, behind, hollow, is_draft
-        )
-        self._show(scene, list(session.class_colors.values()))
+        rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
+        bold = is_draft and session.labeling is not None
+        scene = Scene(points, codes, rows, shapes, limits, names, centers, behind, hollow, bold)
+        title, tip = headline(result, session.regions, len(behind))
+        labels = None if session.adata is None else session.adata.obs.get(result.label_key)
+        if is_draft and labels is not None:
+            n_wrong, n = held_out_error(adata, labels)
+            kind = "draft" if session.labeling is None else "live map"
+            title, tip = f"{kind}: {error_text(n_wrong, n)}", ""
+        self._show(scene, list(session.class_colors.values()), title, tip)
+
+    def _rows(
+        self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]
+    ) -> NDArray[np.intp]:
+        """Return the rows to draw: all that are shown, or only those that are held out."""
+        button = self.canvas.buttons["held-out"]
+        button.setVisible(bool(held_out.any()))
+        only = button.isChecked() and held_out.any()
+        return np.flatnonzero(shown & held_out if only else shown)
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
         """Return the positions of training cells that are drawn behind new cells."""
@@ -231,30 +215,39 @@ class MapPanel(QWidget):
             entries = [(f"components {i + 1}, {j + 1}", (i, j)) for i, j in pairs]
             self.axes_box.offer(entries, (0, 1))
         # Regions are drawn only in two dimensions.
-        self.axes_box.setVisible(len(pairs) > 1)
-        self.regions_box.setVisible(len(pairs) == 1)
+        self.axes_box.setEnabled(len(pairs) > 1)
+        self.regions_box.setEnabled(len(pairs) == 1)
         return plane_points(points)[:, self.axes_box.value]
 
-    def _show(self, scene: Scene, colors: list[str]) -> None:
+    def _show(self, scene: Scene, colors: list[str], title: str, tip: str) -> None:
         self._pages.setCurrentWidget(self.canvas)
+        self.canvas.title.setText(title)
+        self.canvas.title.setToolTip(tip)
         figure, session = self.canvas.map, self._session
         figure.values, figure.hidden = session.values, session.hidden
         figure.show(scene, colors)
         figure.select(session.selected)
 
 
-def _panels(
-    cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
-) -> tuple[Panel, ...]:
-    """Return the panels that have cells, or the first; `cells` has a title and a mask per split."""
-    shown = [panel for panel in cells.values() if panel[1].any()] or list(cells.values())[:1]
-    return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
+def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tuple[str, str]:
+    """Return what is most important to know about a map, and a longer text."""
+    if result.is_query:
+        n, also = int((result.split == QUERY).sum()), f"; pale: {n_behind:,} reference cells"
+        text = panel_title(result, QUERY, regions) + also * bool(n_behind)
+        return f"{n:,} cells placed in this map", text
+    if not (result.split == TEST).any():
+        return f"{int((result.split == TRAIN).sum()):,} cells, none held out", ""
+    errors, rule = result.stored.errors(TEST), title_rule(result, regions)[0]
+    text = f"{100 * errors[f'{rule}_error']:.1f} % of {int(errors['n']):,} held out wrong"
+    if errors[NO_BETTER]:
+        text += "\nno better than the largest class"
+    return text, "\n".join(panel_title(result, split, regions) for split in (TEST, TRAIN))
 
 
-def describe(session: Session, row: int, result: Result | None) -> str:
-    """Return the name of a cell, its label and the prediction of a result, one per line."""
+def describe(session: Session, row: int, result: Result | None) -> list[str]:
+    """Return the name of a cell, its label and the prediction of a result, as short texts."""
     if (adata := session.adata) is None:
-        return ""
+        return []
     obs, label_key = adata.obs, session.label_key if result is None else result.label_key
     lines = [f"cell {obs.index[row]}"]
     if label_key in obs:
@@ -267,4 +260,4 @@ def describe(session: Session, row: int, result: Result | None) -> str:
             column = obs_key(result.key, name)
             if column in obs and np.isfinite(obs[column].iloc[row]):
                 lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
-    return "\n".join(lines)
+    return lines

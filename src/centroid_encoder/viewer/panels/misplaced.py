@@ -6,8 +6,9 @@ import pandas as pd
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel, QRadioButton, QWidget
 
-from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
+from centroid_encoder.viewer.panels.fields import page, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.relabel import LabelRow
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -41,23 +42,13 @@ class MisplacedTable(QWidget):
             choice.clicked.connect(self._on_source)
         self.summary = Message()
 
-        self.label_box = Choice("New label", "A class, or the name of a new one")
-        self.label_box.setEditable(True)
-        self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
-        self.label_button = button(
-            "Label selection",
-            "Give the selected cells this label, in a new column; the original stays as it is",
-            lambda: session.label_selected(self.label_box.currentText()),
-        )
+        self.label_row = LabelRow(session, "Change to")
+        self.label_box, self.label_button = self.label_row.label_box, self.label_row.label_button
         sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
         sources.addStretch()
-        labels = side_by_side((self.label_box, 1), self.label_button)
-        page(self, sources, self.summary, self.view, labels).setStretchFactor(self.view, 1)
+        page(self, sources, self.summary, self.view, self.label_row).setStretchFactor(self.view, 1)
         session.shown_changed.connect(self._on_cells)
-        session.shown_changed.connect(self._offer_labels)
-        session.selection_changed.connect(self._offer_labels)
         self._on_cells()
-        self._offer_labels()
 
     def choose(self, source: Source) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
@@ -90,14 +81,6 @@ class MisplacedTable(QWidget):
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""
         self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
-
-    def _offer_labels(self) -> None:
-        """Offer labels; the text stays, unless the labels are those of another column."""
-        session, box, labels = self._session, self.label_box, self._session.new_labels
-        self.label_button.setEnabled(session.editable is not None and bool(session.selected.any()))
-        text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
-        box.offer([(name, name) for name in labels], None)
-        box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
 
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]

@@ -1,4 +1,8 @@
-"""The live map of labels that are given by hand: a draft that is never written to the table."""
+"""Drafts of maps, which are never written to the table.
+
+One is the live map of labels that are given by hand; the other is the first map of a table, before
+the user presses Train.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from anndata import AnnData
 
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
+from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._result import Result, colors_key, embedding_key, obs_key
+from centroid_encoder.viewer.session.corrections import as_categories
 from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Labeling
 
 if TYPE_CHECKING:
@@ -22,6 +28,10 @@ HELD_OUT = "held_out"
 MIN_CLASSES = 2
 FEATURES = ("use_rep", "layer", "use_raw", "mask_var", "missing", "device")
 """Arguments of a training that are also used for a draft; all others have their defaults."""
+MAX_TRAINED, SHARE = 4_000, 0.8
+"""Largest number of labelled cells that a first map is trained on, and their largest share."""
+MAX_VALUES = 100_000_000
+"""Largest number of values of a table that gets a first map unasked."""
 FEW = 30
 """With fewer held-out cells, their number of errors is shown in place of an error."""
 
@@ -47,6 +57,24 @@ def new_draft(labeling: Labeling) -> AnnData | None:
     return sharing(adata, obs, {colors_key(labeling.column): [x.color for x in labeling.classes]})
 
 
+def first_draft(adata: AnnData, label_key: str) -> AnnData | None:
+    """Return an AnnData with the labels of a random part of the cells, which shares all values.
+
+    All other labelled cells are held out. None if the table is large, or the labels are no classes.
+    """
+    labels = as_categories(adata.obs[label_key])
+    codes = np.asarray(labels.codes)
+    if adata.n_obs * adata.n_vars > MAX_VALUES or len(np.unique(codes[codes >= 0])) < MIN_CLASSES:
+        return None
+    cells = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
+    held_out = np.zeros(adata.n_obs, dtype=bool)
+    held_out[cells[min(MAX_TRAINED, int(SHARE * len(cells))) :]] = True
+    own = pd.Categorical.from_codes(np.where(held_out, -1, codes), labels.categories)
+    obs = pd.DataFrame({label_key: own, HELD_OUT: held_out}, adata.obs_names)
+    colors = list(label_colors(adata, label_key).values())
+    return sharing(adata, obs, {colors_key(label_key): colors})
+
+
 def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
     """Return an AnnData with the values of another one, which are not copied."""
     raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
@@ -55,9 +83,15 @@ def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
     return AnnData(adata.X, obs, adata.var, uns, obsm=dict(adata.obsm), layers=layers, raw=raw)
 
 
-def training_job(draft: AnnData, column: str, parameters: dict[str, Any]) -> Training:
+def training_job(
+    draft: AnnData, column: str, parameters: dict[str, Any], *, quick: bool = False
+) -> Training:
     """Return the training of a draft; missing values become means unless others are chosen."""
     chosen = {name: value for name, value in parameters.items() if name in FEATURES}
+    if quick:
+        from centroid_encoder.estimator import CentroidEncoder
+
+        chosen["model"] = CentroidEncoder(n_networks=2, max_epochs="few")
     return tl.centroid_encoder.job(draft, column, test_size=0, **({"missing": "mean"} | chosen))
 
 
@@ -88,7 +122,7 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
 def error_text(n_wrong: int, n: int) -> str:
     """Describe the held-out error of a draft; for too few cells, their number."""
     if not n:
-        return "No labelled cell is held out yet."
+        return "no labelled cell held out yet"
     if n < FEW:
-        return f"{n_wrong:,} of {n:,} held-out cells wrong: too few to judge."
-    return f"Error of {n:,} held-out cells: {100 * n_wrong / n:.0f} %."
+        return f"{n_wrong:,} of {n:,} held out wrong, too few to judge"
+    return f"{100 * n_wrong / n:.0f} % of {n:,} held out wrong"

@@ -189,6 +189,13 @@ class Labeling:
         others = [one for one in self.classes if one.name != name]
         self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
 
+    def merge_class(self, name: str, into: str) -> None:
+        """Give all cells of a class another class, and remove it."""
+        gone, target, classes = self.position(name), self.position(into), self.classes
+        codes = np.where(self.codes == gone, target, self.codes)
+        kept = (*classes[:gone], *classes[gone + 1 :])
+        self._step(f"Merge {name} into {into}", kept, codes - (codes > gone))
+
     def remove_class(self, name: str) -> None:
         """Remove a class; its cells have no label then."""
         gone, codes = self.position(name), self.codes

@@ -99,6 +99,8 @@ class Session:
     """The points of the map are coloured by other values, or other classes are hidden."""
     selection_changed = Signal(bool)
     """Other cells are selected, and whether the camera is to move to them."""
+    begun = Signal()
+    """A function of `tl` begins to run."""
     finished = Signal(str)
     """A function of `tl` has written its result, which is shown."""
     framed = Signal()
@@ -383,6 +385,28 @@ class Session:
             self.say(error, "error")
             return
         self.shown_changed.emit()
+
+    @property
+    def shown_codes(self) -> NDArray[np.intp]:
+        """(n_obs,) index of each cell's class in `class_colors`; −1 without one."""
+        adata, shown = self.adata, self.shown_labels
+        if self.drawn is not None or adata is None or shown is None:
+            return self.codes
+        labels = adata.obs[corrected(adata, shown)].astype(object)
+        return pd.Index(list(self.class_colors), dtype=object).get_indexer(labels)
+
+    def rename_class(self, name: str, new: str) -> None:
+        """Rename a class in the labels that are given by hand, or in a copy of the column."""
+        self._say_copy(self._change_labels(lambda labeling: labeling.rename_class(name, new)))
+
+    def merge_class(self, name: str, into: str) -> None:
+        """Give all cells of a class another class, in the same column as `rename_class`."""
+        self._say_copy(self._change_labels(lambda labeling: labeling.merge_class(name, into)))
+
+    def _say_copy(self, done: Labeling | None) -> None:
+        if done is not None and done is not self.labeling:
+            text = f"Written to {done.column!r}; choose it under Classes to train with it."
+            self.say(text)
 
     @property
     def new_labels(self) -> list[str]:
