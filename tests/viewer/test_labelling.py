@@ -53,7 +53,7 @@ def test_from_an_image_to_labels_a_map_and_back(
     session, panel, queue = widget.session, widget.label, widget.queue
     qtbot.waitUntil(lambda: widget.catalog.join is not None, timeout=60_000)
     adata, native = session.adata, viewer.window._qt_viewer.canvas.native
-    truth = pd.qcut(adata.to_df()["tissue_blue_mean"], [0, 0.4, 0.8, 1], labels=False)
+    truth = pd.qcut(adata.to_df()["tissue_blue_mean"], [0, 0.4, 0.8, 1], labels=False).to_numpy()
 
     def settle() -> None:
         qtbot.waitUntil(lambda: not (panel.live.is_due or queue.is_searching), timeout=60_000)

@@ -285,7 +285,7 @@ def read_matrix(
         X = in_memory(X if columns is None else usable(X)[:, columns])
     if X.dtype.kind not in "biuf":
         raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
-    if X.ndim != 2 or not X.shape[1]:
+    if len(X.shape) != 2 or not X.shape[1]:
         raise InputError(f"{where} must have the shape (n_obs, n_features); it has {X.shape}")
     return X, where, names
 
@@ -412,15 +412,18 @@ def _no_measurements(
     classes, first = np.unique(own, return_index=True)
     if len(rows) < 20 or len(classes) > len(rows) / 2:
         return
-    if isinstance(X, LazyMatrix):
-        X, rows = X[rows], np.arange(len(rows))
 
     def values(some: NDArray[np.intp]) -> NDArray[Any]:
-        part: Any = X[some][:, columns]
-        return np.asarray(part if isinstance(part, np.ndarray) else part.toarray())
+        """Return the values of some rows, read in parts, since `X` may be in a file."""
+        parts: list[Any] = [
+            X[part][:, columns] for part in np.array_split(some, len(some) // 64 + 1)
+        ]
+        return np.vstack([x if isinstance(x, np.ndarray) else x.toarray() for x in parts])
 
     # A few rows exclude nearly all features.
     for step in (-(-len(rows) // 20), 1):
+        if not len(columns):
+            return
         part = values(rows[::step])
         centers = values(rows[first])[np.searchsorted(classes, own[::step])]
         equal = (part == centers).all(axis=0)

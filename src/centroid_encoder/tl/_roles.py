@@ -43,7 +43,7 @@ GROUP_WORDS = {
     "tile", "time", "timepoint",
     "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
-LEVEL_WORDS = {"bin", "generation", "layer", "level", "line", "tissue"}
+LEVEL_WORDS = {"bin", "layer", "level", "line", "tissue"}
 """Words that number cells as those of groups do, but name no origin of cells."""
 TIMES = {
     "absolutetime", "birth", "death", "edgetime", "elapsed", "elapsedtime", "relativetime",
@@ -265,7 +265,8 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         steps = np.diff(values)
         # A number of the row may begin anew in each image; seconds may be fractions.
         numbered = name in whole and n >= 10 and (steps == 1).mean() > 0.9
-        if numbered or (n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0])):
+        numbered = numbered or (n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0]))
+        if numbered and not (MEASURE_WORDS - ID_WORDS) & set(words(name)):
             found[name] = "id", "numbers the rows"
             continue
         if MEASURE_WORDS & set(words(name)):

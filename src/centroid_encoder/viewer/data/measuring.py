@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,10 @@ from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
-from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data.ids import pixels
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._measure import Measurement
 
 UNLABELED = "cell_type"
 """Column for the labels that the user will give."""
@@ -117,6 +119,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
         # This is napari's default unit, so a scale other than 1 is in an unknown unit.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
     named = {layer.name: pixels(layer) for layer in labels}
+    from centroid_encoder.tl._measure import Measurement  # Imports PyTorch.
+
     return Measurement(named, channels, spacing, unit, time_series=time_series)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from napari.layers import Labels
 from qtpy.QtCore import QTimer
@@ -12,7 +13,6 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
-from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.tl._table import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
@@ -38,6 +38,9 @@ from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
 from centroid_encoder.viewer.task import run_job
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._measure import Measurement
 
 EMPTY = (
     "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari.layers import Image, Labels, Layer
 from qtpy.QtCore import Qt
@@ -17,10 +17,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data.measuring import describe, have_same_pixels, may_be_time, plan
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._measure import Measurement
 
 MIN_WIDTH = 380
 """Smallest width of the dialog in pixels."""
