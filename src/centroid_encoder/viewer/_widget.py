@@ -17,10 +17,12 @@ from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
     QComboBox,
+    QDockWidget,
+    QMainWindow,
+    QMenu,
     QScrollArea,
-    QSizePolicy,
-    QSplitter,
-    QTabWidget,
+    QTabBar,
+    QToolButton,
     QWidget,
 )
 
@@ -30,9 +32,9 @@ from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
-from centroid_encoder.viewer.panels.classes import ClassTable
+from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel
-from centroid_encoder.viewer.panels.fields import column, page
+from centroid_encoder.viewer.panels.fields import button, column, form_layout, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
@@ -47,9 +49,11 @@ from centroid_encoder.viewer.task import Task, import_jobs
 if TYPE_CHECKING:
     from anndata import AnnData
 
-PLUGIN = "centroid-encoder"
+PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
+SHARE, SHARE_OF_MAP = 0.37, 0.62
+"""Shares of the window that the dock takes at first, and with the map in a dock of its own."""
 
 
 class CentroidEncoderWidget(QWidget):
@@ -79,7 +83,7 @@ class CentroidEncoderWidget(QWidget):
         self.data = DataPanel(self.catalog)
         self.map = MapPanel(self.session)
         self.cells = CellsPanel(self.session, self.viewer)
-        self.classes = ClassTable(self.session)
+        self.classes = ClassList(self.session)
         self.misplaced = MisplacedTable(self.session)
         self.new_data = NewDataPanel(self.session)
         self.save_row = SaveRow(self.session)
@@ -96,7 +100,13 @@ class CentroidEncoderWidget(QWidget):
             layout.addWidget(self.queue)
         self._lay_out()
         self.session.finished.connect(self._on_finished)
-        self.form.advanced_wanted.connect(self._on_advanced)
+        self.session.shown_changed.connect(self._on_shown)
+        self.session.table_changed.connect(self._on_shown)
+        self.catalog.link_changed.connect(self._fold)
+        self.map.canvas.buttons["full"].clicked.connect(self.show_full)
+        lasso = self.map.canvas.buttons["lasso"]
+        lasso.toggled.connect(self.cells.draw_lasso)
+        self.cells.lasso_stopped.connect(lambda: lasso.setChecked(False))
         self._attach()
 
     def __del__(self) -> None:
@@ -120,6 +130,8 @@ class CentroidEncoderWidget(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
+        if watched is self._full and event.type() == QEvent.Type.Close:
+            self._bring_back()
         wheel = event.type() == QEvent.Type.Wheel
         if wheel and isinstance(watched, QWidget) and not watched.hasFocus():
             event.ignore()
@@ -179,21 +191,89 @@ class CentroidEncoderWidget(QWidget):
     def _on_finished(self, function: str) -> None:
         if function == "cross_validate":
             self.misplaced.choose(OUT_OF_FOLD)
-            self.tabs.setCurrentWidget(self.misplaced)
+            self.show_mode(self.misplaced)
         elif function == "ingest":
             self.cells.color_box.setCurrentText(colorings.PREDICTED)
 
-    def _on_tab(self) -> None:
-        """Need no more height than the tab that is shown: the map below gets the rest."""
-        policy = QSizePolicy.Policy
-        pages = [self.tabs.widget(i) for i in range(self.tabs.count())]
-        for tab in filter(None, pages):
-            is_shown = tab is self.tabs.currentWidget()
-            height = policy.Preferred if is_shown else policy.Ignored
-            tab.setSizePolicy(policy.Preferred, height)
+    def show_mode(self, card: QWidget) -> None:
+        """Show the card of a mode below the map."""
+        self.tabs.setCurrentIndex(list(self.modes.values()).index(card))
 
-    def _on_advanced(self) -> None:
-        self.tabs.setCurrentWidget(self.form.advanced)
+    def _on_tab(self) -> None:
+        # A hidden card needs no room: the map gets it.
+        for i, card in enumerate(self.modes.values()):
+            card.setVisible(i == self.tabs.currentIndex())
+
+    def _on_shown(self) -> None:
+        """Offer what can be done with a map, and count the cells to review."""
+        has_map = self.session.result is not None
+        review, new_data = list(self.modes).index("Review"), list(self.modes).index("New data")
+        is_free = self.session.labeling is None
+        self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
+        self.tabs.setTabVisible(new_data, is_free and has_map)
+        n = len(self.misplaced.model.table)
+        self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
+        self._fold()
+
+    def _fold(self) -> None:
+        """Show the details when something is to be decided, and hide them when all is."""
+        there = self.session.table is not None
+        links = bool(self.catalog.joins) or self.catalog.layer is None
+        decided = not there or (self.session.label_key is not None and links)
+        if decided != self._decided:
+            self._decided = decided
+            self.data.show_details(not decided)
+
+    @property
+    def _window(self) -> QMainWindow | None:
+        """The window of the viewer, if the widget is in a dock of it."""
+        window = self.window()
+        return window if isinstance(window, QMainWindow) else None
+
+    def _own_dock(self) -> QDockWidget | None:
+        parent = self.parentWidget()
+        while parent is not None and not isinstance(parent, QDockWidget):
+            parent = parent.parentWidget()
+        return parent
+
+    def _on_docked(self) -> None:
+        """Take a share of the window at first."""
+        window, dock = self._window, self._own_dock()
+        if window is not None and dock is not None and not dock.isFloating():
+            width = round(SHARE * window.width())
+            window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
+
+    def show_full(self) -> None:
+        """Show the map in a dock of its own beside this one, or bring it back."""
+        window, dock = self._window, self._own_dock()
+        if self._full is not None:
+            self._bring_back()
+        elif window is not None and dock is not None:
+            self._full = QDockWidget("Centroid-Encoder: map", window)
+            self._full.setObjectName("centroid-encoder map")
+            self._full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            self._full.setWidget(self.picture)
+            self._full.installEventFilter(self)
+            window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self._full)
+            window.splitDockWidget(dock, self._full, Qt.Orientation.Horizontal)
+            # The new dock has to be laid out first.
+            QTimer.singleShot(0, self._widen_full)
+
+    def _widen_full(self) -> None:
+        window, dock = self._window, self._own_dock()
+        if window is not None and dock is not None and self._full is not None:
+            widths = [dock.minimumSizeHint().width(), round(SHARE_OF_MAP * window.width())]
+            window.resizeDocks([dock, self._full], widths, Qt.Orientation.Horizontal)
+
+    def _bring_back(self) -> None:
+        """Bring the map back into this dock."""
+        full, self._full = self._full, None
+        if full is not None:
+            full.removeEventFilter(self)
+            self._parts.insertWidget(self._place, self.picture, stretch=1)
+            self.picture.show()
+            full.close()
+            self._on_docked()
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
@@ -210,6 +290,7 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.catalog.connect()
+            QTimer.singleShot(0, self._on_docked)
             # Import PyTorch once the widget is on the screen, before Train is pressed.
             QTimer.singleShot(IMPORT_DELAY, import_jobs)
             if self.session.table is None:
@@ -228,7 +309,7 @@ class CentroidEncoderWidget(QWidget):
             self.new_data.opening.cancel()
             self.new_data.progress.cancel()
             self.cells.unlink()
-            self.map.bring_back()
+            self._bring_back()
             self.catalog.disconnect()
             self.data.stop()
             self.viewer.events.theme.disconnect(self._on_theme)
@@ -246,47 +327,82 @@ class CentroidEncoderWidget(QWidget):
         self.setStyleSheet(
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
+            f"#headline {{ color: {style.ink}; font-size: 15px; font-weight: bold; }}"
         )
 
     def _lay_out(self) -> None:
-        """Lay out the controls in tabs above the map."""
-        self.train_page = QWidget()
-        page(self.train_page, self.data, self.training_panel).addStretch()
-        self.tabs = QTabWidget()
-        self.tabs.setUsesScrollButtons(False)
-        self.tabs.tabBar().setAccessibleName("Controls")
-        for name, tab in {
-            "Train": self.train_page,
+        """Lay out one line, the map with the classes, and the card of the chosen mode."""
+        self._decided = True
+        """Whether table, layers and classes are known."""
+        self._full: QDockWidget | None = None
+        """The dock that shows the map, if it is a dock of its own."""
+        training, data = self.training_panel, self.data
+        data.below.addWidget(training)
+        self.menu_button = QToolButton()
+        self.menu_button.setText("☰")
+        self.menu_button.setAccessibleName("Menu")
+        self.menu_button.setToolTip("Open tables, check labels, and settings")
+        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self)
+        menu.setToolTipsVisible(True)
+        for actions in (data.menu, training.menu):
+            menu.addActions(actions.actions())
+            menu.addSeparator()
+        menu.addSection("A drag in the map")
+        menu.addActions(self.map.canvas.tools.actions())
+        self.menu_button.setMenu(menu)
+        of_map = form_layout()
+        of_map.addRow("Regions", self.map.regions_box)
+        of_map.addRow("Components", self.map.axes_box)
+        self.form.advanced.layout().insertLayout(0, of_map)
+        header = side_by_side(
+            (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
+        )
+        self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
+        self.map.starts.addWidget(button("Measure cells …", "", data.measure_action.trigger))
+        self.map.starts.addWidget(button("Sample tissue", "", self._open_sample))
+        self.picture = QWidget()
+        shown = self.map, self.cells.colors, self.classes
+        column(self.picture, *shown).setStretchFactor(self.map, 1)
+        self.modes = {
+            "Explore": self.cells,
             "Label": self.label,
-            "Advanced": self.form.advanced,
-            "Classes": self.classes,
-            "Misplaced cells": self.misplaced,
+            "Review": self.misplaced,
             "New data": self.new_data,
-        }.items():
-            self.tabs.addTab(tab, name)
+        }
+        self.misplaced.layout().insertWidget(0, self.verdict)
+        self.tabs = QTabBar()
+        self.tabs.setShape(QTabBar.Shape.RoundedSouth)
+        self.tabs.setUsesScrollButtons(False)
+        self.tabs.setAccessibleName("Modes")
+        for name in self.modes:
+            self.tabs.addTab(name)
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
-        shown = QWidget()
-        parts = self.training_panel.progress, self.message, self.verdict, self.map, self.cells
-        column(shown, *parts).setStretchFactor(self.map, 1)
-        splitter = QSplitter(Qt.Orientation.Vertical)
-        splitter.addWidget(self.tabs)
-        splitter.addWidget(shown)
-        splitter.setStretchFactor(1, 1)
-        splitter.setChildrenCollapsible(False)
+        bar = side_by_side(self.tabs, self.save_row)
+        bar.insertStretch(1)
+        inner = QWidget()
+        above = data, training.progress, self.message
+        self._place = len(above)
+        cards = self.modes.values()
+        self._parts = column(inner, *above, self.picture, self.save_row.below, *cards)
+        self._parts.setStretchFactor(self.picture, 1)
         # A low window scrolls; it would otherwise grow beyond the screen.
         scrolled = _Scrolled()
-        scrolled.setWidget(splitter)
+        scrolled.setWidget(inner)
         scrolled.setWidgetResizable(True)
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
-        # Save is always visible.
-        column(self, scrolled, self.save_row).setContentsMargins(6, 0, 6, 2)
+        column(self, header, scrolled, bar).setContentsMargins(6, 2, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
+        self._on_shown()
+
+    def _open_sample(self) -> None:
+        self.viewer.open_sample(PLUGIN, SAMPLE)
 
 
 class _Scrolled(QScrollArea):

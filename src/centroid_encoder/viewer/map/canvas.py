@@ -97,6 +97,7 @@ class MapCanvas(QWidget):
 
         self.title = QLabel()
         self.title.setAccessibleName("What the map shows")
+        self.title.setObjectName("headline")
         self.buttons: dict[str, QToolButton] = {}
         row = QHBoxLayout()
         row.setSpacing(0)
@@ -169,9 +170,7 @@ class MapCanvas(QWidget):
 
     def _on_tool(self) -> None:
         shapes = Qt.CursorShape
-        self.canvas.setCursor(
-            shapes.OpenHandCursor if self.tool == "pan" else shapes.CrossCursor
-        )
+        self.canvas.setCursor(shapes.OpenHandCursor if self.tool == "pan" else shapes.CrossCursor)
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
@@ -263,4 +262,3 @@ class _Canvas(FigureCanvasQTAgg):
         # Before version 3.11, matplotlib also draws on a canvas that has been deleted.
         if isalive(self):
             super()._draw_idle()
-

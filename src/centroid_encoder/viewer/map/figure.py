@@ -22,7 +22,9 @@ from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
 
 MAX_NAMES = 20
 """With more classes, their names would hide the map; they are written if the user wants them."""
-FADED = 0.7
+FEW, LARGEST_DOT = 20, 8
+"""If fewer cells are selected, their dots have this diameter in points."""
+FADED = 0.6
 """Opacity of the veil over the cells that are not selected."""
 
 
@@ -72,7 +74,9 @@ class MapFigure:
         self.ax.add_collection(self._regions, autolim=False)
         self._reference, self._cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
         self._bold = Dots(self.ax, 2.5)
-        self._veil = Rectangle((0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes)
+        self._veil = Rectangle(
+            (0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes
+        )
         self.ax.add_patch(self._veil)
         self._chosen, self._names = Dots(self.ax, 3), Names(self.ax, 4)
         self._chosen.set_animated(True)
@@ -211,7 +215,8 @@ class MapFigure:
     def _mark(self) -> None:
         """Draw the selected cells on top, somewhat larger than all others."""
         if len(self.scene.points):
-            self._stamp(self._chosen, self.selected, _size_of(len(self.scene.points)) + 1)
+            rows, size = self.selected, _size_of(len(self.scene.points)) + 1
+            self._stamp(self._chosen, rows, max(size, LARGEST_DOT if len(rows) < FEW else 0))
 
 
 def _size_of(n: int) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from napari.components import ViewerModel
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QApplication, QLabel, QWidget
+from qtpy.QtWidgets import QApplication, QInputDialog, QLabel, QMenu, QWidget
 from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
@@ -22,7 +23,6 @@ from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Search, button, column, side_by_side
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.panels.relabel import LabelRow
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
@@ -69,10 +69,13 @@ class CellsPanel(QWidget):
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
         self.lasso_stopped = self._lasso.stopped
-        self.label_row = LabelRow(session, "Label as")
+        self.label_menu = QMenu(self)
+        self.label_menu.aboutToShow.connect(self._offer_labels)
+        tip = "Give the selected cells a label, in a copy of the column; the original stays"
+        self.label_button = button("Label as", tip, self.label_menu)
         self.why = WhyPanel(session, viewer)
-        cells = side_by_side(self.why.arrow, (self.selection_text, 1), self.show_button)
-        column(self, cells, self.unseen_text, self.label_row, self.why)
+        cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
+        column(self, cells, self.unseen_text, self.why)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = QTimer(self, interval=0, singleShot=True)
         self._coloring.timeout.connect(self._recolor)
@@ -194,6 +197,7 @@ class CellsPanel(QWidget):
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
         self.show_button.setEnabled(len(chosen) > 0 and not unseen)
+        self.label_button.setEnabled(len(chosen) > 0 and self._session.editable is not None)
         if zoom:
             self._zooming.start()
 
@@ -203,6 +207,19 @@ class CellsPanel(QWidget):
             self._recolor()
         else:
             self._coloring.start()
+
+    def _offer_labels(self) -> None:
+        """Fill the menu of labels."""
+        self.label_menu.clear()
+        for name in self._session.new_labels:
+            self.label_menu.addAction(name, partial(self._session.label_selected, name))
+        self.label_menu.addAction("New class …", self._ask_label)
+        self.label_menu.addAction("No label", partial(self._session.label_selected, ""))
+
+    def _ask_label(self) -> None:
+        name, is_given = QInputDialog.getText(self, "New class", "Name of the class")
+        if is_given and name.strip():
+            self._session.label_selected(name)
 
     def _composition(self, rows: NDArray[np.intp]) -> str:
         """Describe the selected cells: one by what is known of it, several by their classes."""

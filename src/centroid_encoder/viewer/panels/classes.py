@@ -148,7 +148,9 @@ class ClassList(QWidget):
 
     def _ask_name(self, row: int) -> None:
         name = self.rows[row].name
-        new, is_given = QInputDialog.getText(self, "Rename a class", f"New name of {name}", text=name)
+        new, is_given = QInputDialog.getText(
+            self, "Rename a class", f"New name of {name}", text=name
+        )
         if is_given:
             self._session.rename_class(name, new)
 

@@ -42,10 +42,6 @@ from centroid_encoder.viewer.task import run_job
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
 
-EMPTY = (
-    "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "
-    "AnnData to a layer (layer.metadata['adata'] = adata)."
-)
 PAUSE = 300
 """Painted labels are joined again after so many milliseconds without a change."""
 
@@ -69,18 +65,14 @@ class DataPanel(QWidget):
         self.opening = Opening(catalog, catalog.choose, self._on_failed)
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
-        menu = QMenu(self)
-        menu.addAction("File (.h5ad, .csv, …) …", self.opening.ask)
-        menu.addAction("AnnData folder (.zarr) …", self.opening.ask_folder)
-        self.open_button = button(
-            "Open …", "Read a .h5ad, .zarr, .csv, .tsv, .txt or .parquet; or drop it here", menu
-        )
-        tip = "Close the table; results that are not saved are lost"
-        self.close_button = button("✕", tip, lambda: catalog.close(catalog.table))
-        self.close_button.setAccessibleName("Close table")
-        self.close_button.setMaximumWidth(24)
-        tip = "Make a table of the cells of Labels and Image layers"
-        self.measure_button = button("Measure …", tip, self._ask_layers)
+        self.menu = QMenu(self)
+        self.menu.setToolTipsVisible(True)
+        self.open_action = self.menu.addAction("Open table …", self.opening.ask)
+        self.menu.addAction("Open .zarr folder …", self.opening.ask_folder)
+        self.measure_action = self.menu.addAction("Measure cells …", self._ask_layers)
+        self.measure_action.setToolTip("Make a table of the cells of Labels and Image layers")
+        self.close_action = self.menu.addAction("Close table", lambda: catalog.close(catalog.table))
+        self.close_action.setToolTip("Results that are not saved are lost")
         self.measuring = TaskRow()
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
@@ -92,6 +84,10 @@ class DataPanel(QWidget):
         self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
+        tip = "Show or hide how the table and the layers belong together"
+        self.fold = button("", tip, lambda: self.show_details(self.details.isHidden()))
+        self.fold.setStyleSheet("text-align: left; padding-left: 4px;")
+        self.fold.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.joined_text, self.message = Message(), Message()
         tip = "Match each row of the table to the object of the label image at its position"
         self.mend_button = button("", tip, self._on_mend)
@@ -102,16 +98,32 @@ class DataPanel(QWidget):
         self._by, self._in = form_label("joined by"), QLabel("in")
         self._cells_in = form_label("Segmentation")
         form = form_layout()
-        tables = self.table_box, self.close_button, self.open_button, self.measure_button
-        form.addRow(form_label("Table"), side_by_side(*tables))
         form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
-        above = self.images_table, self.opening, self.measuring, self.joined_text, self.message
-        column(self, form, *above, self.mend_button, self.positions_button)
+        self.details = QWidget()
+        self.below = column(self.details, form, self.images_table, self.joined_text)
+        above = self.opening, self.measuring, self.details, self.message
+        column(self, *above, self.mend_button, self.positions_button)
+        self.show_details(False)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
         catalog.stirred.connect(lambda: self._refresh.start())
         catalog.painted.connect(lambda: self._rejoin.start())
+
+    def show_details(self, on: bool) -> None:
+        """Show or hide how the table and the layers belong together."""
+        self.details.setVisible(on)
+        self._show_fold()
+
+    def _show_fold(self) -> None:
+        """Say in one line what the details are."""
+        catalog, arrow = self.catalog, "▸" if self.details.isHidden() else "▾"
+        text = self.joined_text.text() or "no table"
+        images = catalog.images()
+        if not images and catalog.layer is not None and catalog.join is not None:
+            text = f"{catalog.layer.name}: {text}"
+        self.fold.setText(f"{arrow} {text}")
+        self.fold.setToolTip(text)
 
     def stop(self) -> None:
         """Cancel timers, threads and the dialog, since the widget is being closed."""
@@ -189,16 +201,14 @@ class DataPanel(QWidget):
         tables = [(table.name, table) for table in catalog.tables]
         self.table_box.offer(tables, table)
         self.table_box.setEnabled(bool(tables))
-        self.close_button.setEnabled(table is not None and table.layer is None)
+        self.close_action.setEnabled(table is not None and table.layer is None)
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([("none", None), *layers], catalog.layer)
         self.layer_box.setEnabled(table is not None)
-        self.measure_button.setEnabled(bool(catalog.measurable[0]))
+        self.measure_action.setEnabled(bool(catalog.measurable[0]))
         if not tables:
             self.table_box.setPlaceholderText("no table found")
-            self.message.say(EMPTY)
-        elif self.message.text() == EMPTY:
-            self.message.say("")
+        self._show_fold()
 
     def _show_link(self) -> None:
         self._rejoin.stop()

@@ -25,7 +25,7 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
-from centroid_encoder.viewer.session.draft import error_text, held_out_error, is_trainable
+from centroid_encoder.viewer.session.draft import is_trainable
 from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
 
@@ -36,6 +36,8 @@ HEADERS = [
     ("cells", "Labelled cells"),
 ]
 COLOR, NAME, KEY, CELLS = range(4)
+MAX_ROWS = 6
+"""Number of classes that are visible without scrolling."""
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
     "class. The labels go into a column of their own, and a live map is trained whenever you pause."
@@ -73,22 +75,18 @@ class LabelPanel(QWidget):
         self.view.frame.editable = (NAME, KEY)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.view.setMinimumHeight(self.view.height_of(4))
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
         # An edit fills the table again, so it is handled once the editor is closed.
         queued = Qt.ConnectionType.QueuedConnection
         self.view.frame.edited.connect(self._on_edited, queued)
         self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("name of a new class")
+        self.name_line.setPlaceholderText("name of a new class, then Enter")
         self.name_line.setAccessibleName("New class")
         self.name_line.returnPressed.connect(self.add_class)
-        self.add_button = button("Add class", "Add a class of this name", self.add_class)
         self.remove_button = button(
             "Remove", "Remove the class, and the labels of its cells", self.remove_class
         )
-        tip = "Label the selected cells as the class that is chosen above"
-        self.give_button = button("Label selection", tip, lambda: self.label(self._chosen))
         files = QMenu(self)
         files.addAction("Import CSV …", self._ask_import)
         files.addAction("Export CSV …", self._ask_export)
@@ -114,13 +112,12 @@ class LabelPanel(QWidget):
             self.body,
             self._lost,
             self.view,
-            side_by_side((self.name_line, 1), self.add_button, self.remove_button),
-            side_by_side((self.give_button, 2), self.files_button),
+            side_by_side((self.name_line, 1), self.remove_button, self.files_button),
             self.keys_text,
             self.count_text,
-        ).setStretchFactor(self.view, 1)
+        )
         top = side_by_side(QLabel("Column"), (self.column_line, 1), self.start_button)
-        page(self, top, self.how, self.body).setStretchFactor(self.body, 1)
+        page(self, top, self.how, self.body)
         self.keys.watch(self.view)
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
@@ -215,19 +212,16 @@ class LabelPanel(QWidget):
             for one, n in zip(self.classes, labeling.counts(), strict=True)
         ]
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
+        self.view.setFixedHeight(self.view.height_of(min(max(len(rows), 2), MAX_ROWS)))
         self._choose(self._chosen)
         n = labeling.unsaved
         lost = f"{n:,} {'label' if n == 1 else 'labels'}"
         self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
         self._enable()
-        labels, draft = labeling.adata.obs[labeling.column], self._session.draft
-        text = f"{labels.notna().sum():,} of {len(labels):,} labelled. "
-        if draft is None:
-            text += "" if is_trainable(labeling) else TOO_FEW
-        else:
-            text += error_text(*held_out_error(draft, labels))
-        self.count_text.say(text)
+        labels = labeling.adata.obs[labeling.column]
+        text = f"{labels.notna().sum():,} of {len(labels):,} labelled."
+        self.count_text.say(text if is_trainable(labeling) else f"{text} {TOO_FEW}")
 
     def _choose(self, name: str) -> None:
         """Choose a class, or the first one if there is none of this name."""
@@ -238,7 +232,6 @@ class LabelPanel(QWidget):
 
     def _enable(self) -> None:
         self.remove_button.setEnabled(bool(self.classes))
-        self.give_button.setEnabled(bool(self.classes) and bool(self._session.selected.any()))
 
     def _on_failed(self, error: Exception) -> None:
         self.count_text.say(f"No live map: {sentence(error)}", "warning")

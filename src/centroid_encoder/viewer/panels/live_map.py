@@ -25,8 +25,8 @@ class LiveMap(QObject):
     """Trains a draft, and gives it to the session.
 
     While one labels by hand, it is trained whenever labels have changed; else, if the table has no
-    map, when other labels were chosen. `form` has the features to learn from. `task` is the training that runs, or None; it is dropped
-    when labels change again.
+    map, when other labels were chosen. `form` has the features to learn from. `task` is the
+    training that runs, or None; it is dropped when labels change again.
     """
 
     failed = Signal(object)

@@ -190,9 +190,7 @@ class MapPanel(QWidget):
             title, tip = f"{kind}: {error_text(n_wrong, n)}", ""
         self._show(scene, list(session.class_colors.values()), title, tip)
 
-    def _rows(
-        self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]
-    ) -> NDArray[np.intp]:
+    def _rows(self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Return the rows to draw: all that are shown, or only those that are held out."""
         button = self.canvas.buttons["held-out"]
         button.setVisible(bool(held_out.any()))

@@ -32,6 +32,10 @@ class Message(QLabel):
         """Return the height of all lines; outer layouts do not use `heightForWidth`."""
         return QSize(1, max(0, self.heightForWidth(self.width())))
 
+    def sizeHint(self) -> QSize:
+        """Return the same height; Qt's own is that of a narrower text."""
+        return self.minimumSizeHint()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Update the height for the new width."""
         super().resizeEvent(event)

@@ -69,11 +69,9 @@ class QueuePanel(QWidget):
         tip = "Cells with a confidence below this value become unassigned"
         self.confidence_box.setToolTip(tip)
         self.confidence_box.setAccessibleName("Least confidence")
-        applying = side_by_side(
-            (self.apply_button, 1), QLabel("unassigned below"), self.confidence_box
-        )
-        suggesting = side_by_side(self.suggest_button, self.strip_button)
-        column(self, self.text, suggesting, self.strip, self.agree_button, applying)
+        suggesting = self.suggest_button, self.strip_button, self.agree_button
+        applying = self.apply_button, QLabel("if ≥"), self.confidence_box
+        column(self, self.text, self.strip, side_by_side(*suggesting, *applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
         self.strip.chosen.connect(self.go_to)
         session.shown_changed.connect(self._on_shown)

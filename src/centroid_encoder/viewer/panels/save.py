@@ -18,6 +18,7 @@ from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 from centroid_encoder import pl
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
+from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import as_python
@@ -25,11 +26,12 @@ from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
+COUNTS = "Counts (*.csv)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
 class SaveRow(QWidget):
-    """The menu "Save …" and the buttons "Copy as Python", "Undo" and "Redo".
+    """The menu "Save" and the buttons "Undo" and "Redo"; the parent lays out `below`, its texts.
 
     `task` is the running task that writes a file, or None.
     """
@@ -60,17 +62,26 @@ class SaveRow(QWidget):
             "Save the table with the map, the map alone, the figure, or a page with the figure and "
             "the checks of its reliability"
         )
-        self.save_button = button("Save …", tip, menu)
-        tip = "Copy a Python script that makes the same map and the same checks"
-        self.copy_button = button("Copy as Python", tip, self.copy_script)
-        self.undo_button = button("Undo", "", session.undo)
-        self.redo_button = button("Redo", "", session.redo)
+        text = "Numbers of cells by class and image as .csv …"
+        counts = partial(save_counts, session)
+        self.save_counts_action = action(text, "composition.csv", COUNTS, counts)
+        menu.addSeparator()
+        self.copy_action = menu.addAction("Copy as Python", self.copy_script)
+        menu.setToolTipsVisible(True)
+        self.copy_action.setToolTip(
+            "Copy a Python script that makes the same map and the same checks"
+        )
+        self.save_button = button("Save", tip, menu)
+        self.undo_button = button("↶", "", session.undo)
+        self.redo_button = button("↷", "", session.redo)
+        self.undo_button.setAccessibleName("Undo")
+        self.redo_button.setAccessibleName("Redo")
         tip = "Write the file without this part; the table here keeps it"
         self.without_button = button("", tip, lambda: self._again())
         self.without_button.hide()
-        row = side_by_side(self.save_button, self.copy_button, self.undo_button, self.redo_button)
-        row.insertStretch(2)
-        column(self, self.message, self.without_button, row)
+        self.setLayout(side_by_side(self.undo_button, self.redo_button, self.save_button))
+        self.below = QWidget()
+        column(self.below, self.message, self.without_button)
         session.table_changed.connect(self._check)
         session.shown_changed.connect(self._offer)
         self._offer()
@@ -81,10 +92,11 @@ class SaveRow(QWidget):
         self.save_button.setEnabled(table is not None and self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
-        self.copy_button.setEnabled(result is not None or checked is not None)
+        self.copy_action.setEnabled(result is not None or checked is not None)
         # The classes of ingested cells are predictions without labels to compare with.
         trained = result is not None and not result.is_query
         self.save_reliability_action.setEnabled(trained or checked is not None)
+        self.save_counts_action.setVisible(bool(self._session.catalog.images()))
         into = ""
         if table is not None and table.origin == "spatialdata":
             into = "its SpatialData"

@@ -29,7 +29,7 @@ from centroid_encoder.viewer.session.queue import Queue
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Steps, Task
 
-N_COLUMNS, N_THUMBNAILS = 6, 12
+N_COLUMNS = N_THUMBNAILS = 8
 SIDE, BAR = 64, 14
 """Side of a picture, and height of the label below it."""
 SHARP = 2

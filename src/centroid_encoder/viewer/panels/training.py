@@ -6,11 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QDialog, QMenu
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._table import ROLES
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, page
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
@@ -28,7 +29,7 @@ OTHER_LABELS = "This is the map of"
 class TrainingPanel(JobPanel):
     """The form and the buttons of a training or a check; it shows the messages of the session.
 
-    The widget lays out `progress`, `message` and the form's `advanced` fields.
+    The widget lays out `train_button`, `progress` and `message`, and shows `menu`.
     """
 
     form: TrainingForm
@@ -37,16 +38,21 @@ class TrainingPanel(JobPanel):
         super().__init__(session, TrainingForm())
         tip = "Train a map of the cells that keeps their classes together"
         self.train_button = button("Train", tip, self.train)
-        tip = (
+        self.menu = QMenu(self)
+        self.menu.setToolTipsVisible(True)
+        self.check_action = self.menu.addAction("Check labels", self.check)
+        self.check_action.setToolTip(
             "Estimate the error of the map by cross-validation and list likely label errors. For a "
             "table of several images, also estimate the error on an image that the networks have "
             "not seen. The map does not change"
         )
-        self.check_button = button("Check labels", tip, self.check)
-        tip = "Show which columns of the table are features, and choose others"
-        self.columns_button = button("Columns …", tip, self.show_columns)
-        buttons = side_by_side((self.train_button, 2), (self.check_button, 1))
-        column(self, self.form, self.columns_button, buttons)
+        self.columns_action = self.menu.addAction("Features among the columns …", self.show_columns)
+        self.settings = QDialog(self)
+        self.settings.setWindowTitle("Settings of trainings and checks")
+        self.settings_action = self.menu.addAction("Settings …", self.settings.show)
+        page(self.settings, self.form.advanced)
+        self.form.advanced_wanted.connect(self.settings.show)
+        column(self, self.form)
         self.form.label_key_changed.connect(session.choose_labels)
         session.said.connect(self._on_said)
         session.columns_changed.connect(self._on_columns)
@@ -75,7 +81,7 @@ class TrainingPanel(JobPanel):
 
     def enable(self) -> None:
         """Enable the buttons if a job can start."""
-        for one in (self.train_button, self.check_button, self.columns_button):
+        for one in (self.train_button, self.check_action, self.columns_action):
             one.setEnabled(self.session.table is not None and self.task is None)
 
     def written(self, table: Table, call: Call) -> None:
@@ -115,13 +121,13 @@ class TrainingPanel(JobPanel):
         """Offer the label columns; keep the chosen one, or else choose that of the map."""
         session = self.session
         has_roles = session.adata is not None and ROLES in session.adata.uns
-        self.columns_button.setVisible(has_roles)
+        self.columns_action.setVisible(has_roles)
         self.form.set_adata(session.adata, session.label_key or session.shown_labels)
 
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
         chosen, shown = self.session.label_key, self.session.shown_labels
-        if chosen not in (None, shown):
+        if chosen not in (None, shown) and self.session.draft is None:
             self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")

@@ -15,7 +15,7 @@ from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt, QTimer
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
-from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
+from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, is_slow, make_thumbnail
@@ -27,9 +27,9 @@ from centroid_encoder.viewer.task import Task
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
 
-HEIGHT, LINE = 124, 20
+HEIGHT, LINE = 104, 20
 """Height of the panel, and of a line in it."""
-N_FEATURES = 5
+N_FEATURES = 4
 PAUSE = 100
 """Milliseconds without a change of the layers after which the picture is drawn again."""
 LISTS = ("inserted", "removed", "reordered")
@@ -40,7 +40,7 @@ class WhyPanel(QWidget):
     """The picture of the selected cell beside the features that separate its class from another.
 
     Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
-    `tl.telling_features`; None for what there is not. `arrow` folds the panel.
+    `tl.telling_features`; None for what there is not.
     """
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
@@ -57,15 +57,6 @@ class WhyPanel(QWidget):
         self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
-        self.arrow = QToolButton()
-        self.arrow.setCheckable(True)
-        self.arrow.setChecked(True)
-        self.arrow.setAutoRaise(True)
-        self.arrow.setAccessibleName("Why is this cell here?")
-        self.arrow.setToolTip(
-            "Why is this cell here? Show its picture, and the features that separate its classes"
-        )
-        self.arrow.toggled.connect(self._on_cell)
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.selection_changed.connect(self._on_cell)
@@ -83,9 +74,9 @@ class WhyPanel(QWidget):
 
     @property
     def _row(self) -> int | None:
-        """Row of the cell that is selected, if it is one and the panel is not folded."""
+        """Row of the cell that is selected, if it is one."""
         rows = np.flatnonzero(self._session.selected)
-        return int(rows[0]) if len(rows) == 1 and self.arrow.isChecked() else None
+        return int(rows[0]) if len(rows) == 1 else None
 
     def _on_cell(self) -> None:
         """Read what there is about the selected cell."""
@@ -93,9 +84,6 @@ class WhyPanel(QWidget):
             self._tasks.pop(name).cancel()
         if self._session.drawn is not self._drawn:
             self._drawn, self._features = self._session.drawn, None
-        is_open = self.arrow.isChecked()
-        self.arrow.setVisible(int(self._session.selected.sum()) == 1)
-        self.arrow.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
         self.thumbnail = self.table = None
         self._read_pixels()
         self._read_features()
