@@ -34,7 +34,7 @@ from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel
-from centroid_encoder.viewer.panels.fields import button, column, form_layout, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
@@ -79,6 +79,12 @@ class CentroidEncoderWidget(QWidget):
         self.viewer: napari.Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
         self._connected = False
+        self._decided = True
+        """Whether table, layers and classes are known."""
+        self._full: QDockWidget | None = None
+        """The dock that shows the map, if it is a dock of its own."""
+        self.picture = QWidget()
+        """The map with its colours and classes."""
         self.catalog = self.session.catalog
         self.data = DataPanel(self.catalog)
         self.map = MapPanel(self.session)
@@ -249,13 +255,13 @@ class CentroidEncoderWidget(QWidget):
         if self._full is not None:
             self._bring_back()
         elif window is not None and dock is not None:
-            self._full = QDockWidget("Centroid-Encoder: map", window)
-            self._full.setObjectName("centroid-encoder map")
-            self._full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            self._full.setWidget(self.picture)
-            self._full.installEventFilter(self)
-            window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self._full)
-            window.splitDockWidget(dock, self._full, Qt.Orientation.Horizontal)
+            self._full = full = QDockWidget("Centroid-Encoder: map", window)
+            full.setObjectName("centroid-encoder map")
+            full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            full.setWidget(self.picture)
+            full.installEventFilter(self)
+            window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
+            window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
             # The new dock has to be laid out first.
             QTimer.singleShot(0, self._widen_full)
 
@@ -332,10 +338,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _lay_out(self) -> None:
         """Lay out one line, the map with the classes, and the card of the chosen mode."""
-        self._decided = True
-        """Whether table, layers and classes are known."""
-        self._full: QDockWidget | None = None
-        """The dock that shows the map, if it is a dock of its own."""
         training, data = self.training_panel, self.data
         data.below.addWidget(training)
         self.menu_button = QToolButton()
@@ -351,17 +353,14 @@ class CentroidEncoderWidget(QWidget):
         menu.addSection("A drag in the map")
         menu.addActions(self.map.canvas.tools.actions())
         self.menu_button.setMenu(menu)
-        of_map = form_layout()
-        of_map.addRow("Regions", self.map.regions_box)
-        of_map.addRow("Components", self.map.axes_box)
-        self.form.advanced.layout().insertLayout(0, of_map)
+        training.of_map.addRow("Regions", self.map.regions_box)
+        training.of_map.addRow("Components", self.map.axes_box)
         header = side_by_side(
             (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
         )
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
         self.map.starts.addWidget(button("Measure cells …", "", data.measure_action.trigger))
         self.map.starts.addWidget(button("Sample tissue", "", self._open_sample))
-        self.picture = QWidget()
         shown = self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
         self.modes = {
@@ -370,7 +369,7 @@ class CentroidEncoderWidget(QWidget):
             "Review": self.misplaced,
             "New data": self.new_data,
         }
-        self.misplaced.layout().insertWidget(0, self.verdict)
+        self.misplaced.top.addWidget(self.verdict)
         self.tabs = QTabBar()
         self.tabs.setShape(QTabBar.Shape.RoundedSouth)
         self.tabs.setUsesScrollButtons(False)

@@ -118,7 +118,6 @@ class MapCanvas(QWidget):
         self.tools = QActionGroup(self)
         for name, tip in zip(TOOLS, TIPS, strict=True):
             action = self.tools.addAction(f"{name.capitalize()}: {tip[0].lower()}{tip[1:]}")
-            action.setData(name)
             action.setCheckable(True)
             action.setChecked(name == "lasso")
         self.tools.triggered.connect(self._on_tool)
@@ -146,8 +145,8 @@ class MapCanvas(QWidget):
     @property
     def tool(self) -> Tool:
         """What a drag with the left button does."""
-        action = self.tools.checkedAction()
-        return "lasso" if action is None else action.data()
+        chosen = [action.isChecked() for action in self.tools.actions()]
+        return TOOLS[chosen.index(True)]
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Set the colours of the map and of the icons."""

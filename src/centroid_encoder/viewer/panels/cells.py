@@ -54,7 +54,7 @@ class CellsPanel(QWidget):
         self._is_first = True
         """Whether no table has been coloured yet."""
         self._hidden: frozenset[str] = frozenset()
-        self.gate = QDoubleRangeSlider(Qt.Orientation.Horizontal)
+        self.gate: Any = QDoubleRangeSlider(Qt.Orientation.Horizontal)  # type: ignore[no-untyped-call]
         self.gate.setAccessibleName("Gate")
         self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
         self.gate.valueChanged.connect(self._on_gate)

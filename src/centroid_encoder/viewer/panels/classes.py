@@ -168,7 +168,9 @@ class ClassList(QWidget):
         hidden = self._session.hidden
         with signals_blocked(self.view):
             for i, row in enumerate(self.rows):
-                item = self.view.item(i) or QListWidgetItem(self.view)
+                if i == self.view.count():
+                    self.view.addItem("")
+                item = self.view.item(i)
                 patch = QPixmap(12, 12)
                 patch.fill(QColor(row.color))
                 item.setIcon(QIcon(patch))

@@ -64,7 +64,8 @@ class LiveMap(QObject):
             self._labels = None
 
     def _on_shown(self) -> None:
-        session, labels = self._session, None
+        session = self._session
+        labels: object = None
         labeling, adata, key = session.labeling, session.adata, session.label_key
         if labeling is not None and labeling.is_there:
             labels = labeling, labeling.classes, labeling.codes.tobytes()

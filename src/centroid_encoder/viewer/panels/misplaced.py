@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QLabel, QRadioButton, QWidget
+from qtpy.QtWidgets import QLabel, QRadioButton, QVBoxLayout, QWidget
 
 from centroid_encoder.viewer.panels.fields import page, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
@@ -46,7 +46,9 @@ class MisplacedTable(QWidget):
         self.label_box, self.label_button = self.label_row.label_box, self.label_row.label_button
         sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
         sources.addStretch()
-        page(self, sources, self.summary, self.view, self.label_row).setStretchFactor(self.view, 1)
+        self.top = QVBoxLayout()
+        """For more texts."""
+        page(self, self.top, sources, self.summary, self.view, self.label_row)
         session.shown_changed.connect(self._on_cells)
         self._on_cells()
 

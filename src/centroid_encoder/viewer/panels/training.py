@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QDialog, QMenu
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._table import ROLES
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.fields import button, column, page
+from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
@@ -50,7 +50,9 @@ class TrainingPanel(JobPanel):
         self.settings = QDialog(self)
         self.settings.setWindowTitle("Settings of trainings and checks")
         self.settings_action = self.menu.addAction("Settings …", self.settings.show)
-        page(self.settings, self.form.advanced)
+        self.of_map = form_layout()
+        """For fields on how the map is drawn."""
+        page(self.settings, self.of_map, self.form.advanced)
         self.form.advanced_wanted.connect(self.settings.show)
         column(self, self.form)
         self.form.label_key_changed.connect(session.choose_labels)

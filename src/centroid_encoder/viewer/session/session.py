@@ -393,7 +393,8 @@ class Session:
         if self.drawn is not None or adata is None or shown is None:
             return self.codes
         labels = adata.obs[corrected(adata, shown)].astype(object)
-        return pd.Index(list(self.class_colors), dtype=object).get_indexer(labels)
+        codes = pd.Index(list(self.class_colors), dtype=object).get_indexer(labels)
+        return np.asarray(codes, dtype=np.intp)
 
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
