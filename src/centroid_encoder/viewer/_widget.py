@@ -33,7 +33,7 @@ from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
-from centroid_encoder.viewer.panels.data import DataPanel
+from centroid_encoder.viewer.panels.data import DataPanel, dropped
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
@@ -102,6 +102,7 @@ class CentroidEncoderWidget(QWidget):
         self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
+        self.misplaced.train_wanted.connect(self._on_train_wanted)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()
@@ -127,12 +128,15 @@ class CentroidEncoderWidget(QWidget):
                 QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Accept dropped tables."""
+        """Accept dropped tables, also with images beside them; napari opens all other files."""
         self.data.dragEnterEvent(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open dropped tables."""
-        self.data.dropEvent(event)
+        """Open dropped tables and images."""
+        tables, others = dropped(event)
+        for path in others:
+            self.viewer.open(path)
+        self.data.opening.read(*tables)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -182,6 +186,10 @@ class CentroidEncoderWidget(QWidget):
         """Train on the chosen table, unless a training runs."""
         self.training_panel.train()
 
+    def _on_train_wanted(self, label_key: str) -> None:
+        self.form.set_adata(self.session.adata, label_key)
+        self.train()
+
     def check(self) -> None:
         """Cross-validate the labels of the chosen table, unless a training runs."""
         self.training_panel.check()
@@ -217,7 +225,7 @@ class CentroidEncoderWidget(QWidget):
         is_free = self.session.labeling is None
         self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
         self.tabs.setTabVisible(new_data, is_free and has_map)
-        n = len(self.misplaced.model.table)
+        n = len(self.misplaced.model.table) if self.misplaced.source is not None else 0
         self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
         self._fold()
 

@@ -54,7 +54,6 @@ class DataPanel(QWidget):
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setAcceptDrops(True)
         self.catalog = catalog
         catalog.read_later = self._read_ids
         self._refresh = QTimer(self, interval=0, singleShot=True)
@@ -142,11 +141,7 @@ class DataPanel(QWidget):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept files of tables; napari opens all others."""
-        event.setAccepted(bool(_dropped(event)))
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        """Open the dropped tables."""
-        self.opening.read(*_dropped(event))
+        event.setAccepted(bool(dropped(event)[0]))
 
     def _on_failed(self, error: Exception) -> None:
         self.message.say(error, "error")
@@ -283,8 +278,9 @@ def summary(images: list[TableImage]) -> str:
     )
 
 
-def _dropped(event: QDropEvent) -> list[Path]:
-    """Return the dropped files that are tables."""
+def dropped(event: QDropEvent) -> tuple[list[Path], list[Path]]:
+    """Return the dropped files that are tables, and all others."""
     data = event.mimeData()
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
-    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr") or is_table(path)]
+    tables = [x for x in paths if x.suffix.lower() in (".h5ad", ".zarr") or is_table(x)]
+    return tables, [path for path in paths if path not in tables]

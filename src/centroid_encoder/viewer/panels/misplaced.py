@@ -1,75 +1,130 @@
-"""Cells that may be mislabelled: a list of them, and a row to label cells."""
+"""Review cells that may be mislabelled: change their labels, or find them right."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QLabel, QRadioButton, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
+from qtpy.QtGui import QKeyEvent
+from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from centroid_encoder.viewer.panels.fields import page, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
-from centroid_encoder.viewer.panels.relabel import LabelRow
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
     SOURCES,
     Source,
     available,
+    confusion,
     list_cells,
 )
 from centroid_encoder.viewer.session.session import Session
 
+ROWS = 5
+"""Number of visible rows."""
+
 
 class MisplacedTable(QWidget):
-    """Sortable list of cells that may be mislabelled, worst first, and a row to label cells.
+    """Sortable list of cells that may be mislabelled, worst first, or the confused classes.
 
-    `source` is how the listed cells were found, `summary` the sentence above them.
+    `source` is how the listed cells were found; with None, classes are compared. `summary` is the
+    sentence above the list. A decided cell leaves the list, and the next one is selected.
     """
+
+    train_wanted = Signal(str)
+    """The column with the corrected labels, to train on."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.source = self._wanted = REGIONS
-        self.view = TableView("Misplaced cells")
+        self.source: Source | None = REGIONS
+        self._wanted: Source | None = REGIONS
+        self._place = -1
+        """Row of the list that was decided last."""
+        self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
         self.view.setSortingEnabled(True)
-        self.view.setMinimumHeight(self.view.height_of(4))
+        self.view.setFixedHeight(self.view.height_of(ROWS))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
-        self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
-        for source, choice in self.source_buttons.items():
-            choice.setToolTip(source.tip)
-            choice.clicked.connect(self._on_source)
+        self.view.clicked.connect(self._on_click)
+        self.view.installEventFilter(self)
+        self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
-
-        self.label_row = LabelRow(session, "Change to")
-        self.label_box, self.label_button = self.label_row.label_box, self.label_row.label_button
-        sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
-        sources.addStretch()
+        self.label_box = Choice("New label", "A class, or the name of a new one")
+        self.label_box.setEditable(True)
+        self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
+        tip = "Give the selected cells this label, in a copy of the column (Enter)"
+        self.label_button = button("Change", tip, self.change)
+        tip = "Keep the labels of the selected cells, and take them off the list (K)"
+        self.right_button = button("Label is right", tip, self.keep)
+        tip = "Train a map on the corrected labels"
+        self.train_button = button("Train on corrections", tip, self._on_train)
         self.top = QVBoxLayout()
         """For more texts."""
-        page(self, self.top, sources, self.summary, self.view, self.label_row)
+        labels = side_by_side(
+            QLabel("Change to"), (self.label_box, 1), self.label_button, self.right_button
+        )
+        above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
+        page(self, self.top, above, self.summary, self.view, labels)
         session.shown_changed.connect(self._on_cells)
+        session.shown_changed.connect(self._offer_labels)
+        session.selection_changed.connect(self._offer_labels)
         self._on_cells()
+        self._offer_labels()
 
-    def choose(self, source: Source) -> None:
+    def choose(self, source: Source | None) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
         self._wanted = source
         self._on_cells()
 
-    def _on_source(self) -> None:
-        self.choose(next(s for s, choice in self.source_buttons.items() if choice.isChecked()))
+    def change(self) -> None:
+        """Give the selected cells the chosen label, and go on to the next one."""
+        self._place = self._current
+        self._session.label_selected(self.label_box.currentText())
+
+    def keep(self) -> None:
+        """Find the labels of the selected cells right, and go on to the next one."""
+        self._place = self._current
+        self._session.confirm_selected()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Decide by keys: Enter changes the label, K keeps it."""
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            acts = {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
+            act = (acts | {Qt.Key.Key_K: self.keep}).get(Qt.Key(event.key()))
+            if act is not None and self._current >= 0:
+                act()
+                return True
+        return bool(super().eventFilter(watched, event))
+
+    @property
+    def _current(self) -> int:
+        """The selected row of the list; −1 for none."""
+        rows = [index.row() for index in self.view.selectionModel().selectedRows()]
+        return rows[0] if rows and self.source is not None else -1
 
     def _on_cells(self) -> None:
-        """List the cells again, in the order that the user has chosen."""
+        """List the cells again, in the order that the user has chosen, or compare the classes."""
         there = available(self._session)
-        source = self._wanted if self._wanted in there or not there else there[0]
-        for offered, choice in self.source_buttons.items():
-            choice.setEnabled(offered in there)
-        self.source_buttons[source].setChecked(True)
+        entries: list[tuple[str, Source | None]] = [(x.name, x) for x in SOURCES if x in there]
+        entries += [("classes that are confused", None)] * bool(there)
+        first = there[0] if there else REGIONS
+        source = self._wanted if self._wanted in dict(entries).values() else first
+        self.source_box.offer(entries, source)
         if source is not self.source:
             self.source = source
             self._keep_order()
+        self.view.setSortingEnabled(source is not None)
+        if source is None:
+            self._show_confusion()
+        else:
+            self._show_cells(source)
+        corrected = self._session.corrected(self._session.label_key)
+        self.train_button.setVisible(corrected != self._session.label_key)
+
+    def _show_cells(self, source: Source) -> None:
         try:
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
@@ -79,14 +134,51 @@ class MisplacedTable(QWidget):
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
+        place, self._place = min(self._place, len(cells) - 1), -1
+        if place >= 0:
+            self.view.selectRow(place)
+
+    def _show_confusion(self) -> None:
+        """Count the cells of each label and each predicted class."""
+        text, classes, labels, found = confusion(self._session)
+        names, counted = list(map(str, classes)), labels >= 0
+        counts = np.zeros((len(names), len(names)), dtype=int)
+        np.add.at(counts, (labels[counted], found[counted]), 1)
+        self.summary.say(f"{text} A click selects the cells.")
+        table = pd.DataFrame(counts, columns=range(1, len(names) + 1)).astype(object)
+        table = table.where(counts > 0, "")
+        table.insert(0, 0, names)
+        self.view.set_table(table, [("", ""), *((name, name) for name in names)], [0])
+
+    def _on_click(self, index: QModelIndex) -> None:
+        """Select the cells of a field of the confused classes."""
+        if self.source is None and index.column() > 0:
+            _, _, labels, found = confusion(self._session)
+            rows = (labels == index.row()) & (found == index.column() - 1)
+            self._session.select(np.flatnonzero(rows))
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""
         self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
+    def _offer_labels(self) -> None:
+        """Offer labels; the text stays, unless the labels are those of another column."""
+        session, box, labels = self._session, self.label_box, self._session.new_labels
+        can = session.editable is not None and bool(session.selected.any())
+        self.label_button.setEnabled(can)
+        self.right_button.setEnabled(can)
+        text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
+        box.offer([(name, name) for name in labels], None)
+        box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
+
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
-        if chosen:
+        if chosen and self.source is not None:
             cells = self.model.table.iloc[chosen]
             self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
             self._session.select(cells.index.to_numpy(), zoom=True)
+
+    def _on_train(self) -> None:
+        column = self._session.corrected(self._session.label_key)
+        if column is not None:
+            self.train_wanted.emit(column)

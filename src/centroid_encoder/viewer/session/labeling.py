@@ -210,10 +210,22 @@ class Labeling:
         """
         rows = np.asarray(rows, dtype=np.intp)
         names = np.full(len(rows), name or "", dtype=object)
-        n = len(set(rows.tolist()))
-        cells = f"{n:,} {'cell' if n == 1 else 'cells'}"
+        cells = _n_cells(rows)
         text = f"Label {cells} as {name}" if name else f"Remove the label of {cells}"
         self._assign(rows, names, text)
+
+    def confirm(self, rows: ArrayLike) -> None:
+        """Note that the labels of rows of the AnnData are right, as one step; nothing changes."""
+        rows = np.asarray(rows, dtype=np.intp)
+        state = self.classes, self.codes[rows]
+        self._done.append(Change(f"Keep the label of {_n_cells(rows)}", rows, state, state))
+        self._undone.clear()
+
+    @property
+    def confirmed(self) -> Codes:
+        """Rows whose labels were found right."""
+        rows = [step.rows for step in self._done if step.before is step.after]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *rows]))
 
     def assign_each(self, rows: ArrayLike, names: ArrayLike) -> None:
         """Label several rows of the AnnData, each with its own name, as one step."""
@@ -373,6 +385,8 @@ class Labeling:
             self._done.clear()
             self._undone.clear()
             raise RuntimeError(CHANGED.format(self.column))
+        if before is after:
+            return
         codes = self.codes
         codes[rows] = after[1]
         self._write(after[0], codes)
@@ -413,6 +427,11 @@ class Labeling:
                 self._journal.unlink(missing_ok=True)
         except OSError as error:
             self.fault = error
+
+
+def _n_cells(rows: Codes) -> str:
+    n = len(set(rows.tolist()))
+    return f"{n:,} {'cell' if n == 1 else 'cells'}"
 
 
 def suggested_column(adata: AnnData) -> str:

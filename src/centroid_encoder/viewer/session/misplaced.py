@@ -1,14 +1,17 @@
-"""List the cells that may be mislabelled."""
+"""List the cells that may be mislabelled, and count which classes are confused."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from centroid_encoder import tl
 from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl._result import TEST, cv_key, obs_key
 from centroid_encoder.viewer.session.session import Session
 
 NOTHING = (
@@ -74,8 +77,8 @@ def available(session: Session) -> list[Source]:
 def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     """Return a sentence on the cells that may be mislabelled, and their list, the worst first.
 
-    The index of the list is the row of each cell in the AnnData. A label that was corrected by
-    hand is shown as ``"before → after"``. Raises a KeyError or ValueError if a part of the result
+    The index of the list is the row of each cell in the AnnData. Cells whose label was corrected
+    by hand or found right are left out. Raises a KeyError or ValueError if a part of the result
     was deleted.
     """
     adata, result, check = session.adata, session.result, session.check
@@ -100,7 +103,34 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         is_query = result is not None and result.is_query
         return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
     rows = adata.obs_names.get_indexer(cells.index)
-    before = cells["label"].astype(str)
-    after = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
-    cells["label"] = before.where(before == after, before + " → " + after)
-    return summary, cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
+    now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
+    is_open = (cells["label"].astype(str) == now).to_numpy()
+    if session.editable is not None:
+        is_open &= ~np.isin(rows, session.editable.confirmed)
+    if not is_open.all():
+        summary += f" Decided: {int((~is_open).sum()):,}."
+    cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
+    return summary, cells[is_open]
+
+
+def confusion(session: Session) -> tuple[str, pd.Index, NDArray[np.intp], NDArray[np.intp]]:
+    """Return a sentence, the classes, and each cell's class and predicted class.
+
+    Both are (n_obs,) indices; −1 for cells that are not counted. Counted are the cells that no
+    network has seen: with a check all cells, without one those that are held out.
+    """
+    adata, result, check = session.adata, session.result, session.check
+    if adata is not None and check is not None:
+        labels, found = (
+            check.classes.get_indexer(adata.obs[name].astype(object))
+            for name in (check.label_key, obs_key(cv_key(session.key), "label"))
+        )
+        counted = (labels >= 0) & (found >= 0)
+        text, classes = "Each row is a label, each column a prediction out of fold.", check.classes
+    elif result is not None and not result.is_query:
+        labels, found, classes = result.codes, result.predicted, result.classes
+        counted = (result.split == TEST).to_numpy() & (labels >= 0) & (found >= 0)
+        text = "Each row is a label, each column a predicted class; held-out cells."
+    else:
+        return NOTHING, pd.Index([]), *2 * (np.empty(0, dtype=np.intp),)
+    return text, classes, np.where(counted, labels, -1), np.where(counted, found, -1)

@@ -426,6 +426,11 @@ class Session:
                 "choose it under Classes to train with it."
             )
 
+    def confirm_selected(self) -> None:
+        """Note that the labels of the selected cells are right."""
+        rows = np.flatnonzero(self.selected)
+        self._change_labels(lambda labeling: labeling.confirm(rows))
+
     def undo(self) -> None:
         """Undo the last change of labels."""
         self._change_labels(Labeling.undo)
