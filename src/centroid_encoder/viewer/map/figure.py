@@ -161,7 +161,7 @@ class MapFigure:
         """Draw selection, hover and outline on top of all else."""
         artists: list[Any] = [self._hovered]
         if len(self.selected):
-            artists = [self._veil, self._chosen, self._names, self._hovered]
+            artists = [self._veil, self._names, self._chosen, self._hovered]
         for artist in artists:
             self.ax.draw_artist(artist)
         self.figure.draw_artist(self._outline)
@@ -213,10 +213,15 @@ class MapFigure:
         dots.set_content(self.scene.points[rows], self._codes[rows], size, self._fills, self._edges)
 
     def _mark(self) -> None:
-        """Draw the selected cells on top, somewhat larger than all others."""
-        if len(self.scene.points):
-            rows, size = self.selected, _size_of(len(self.scene.points)) + 1
-            self._stamp(self._chosen, rows, max(size, LARGEST_DOT if len(rows) < FEW else 0))
+        """Draw the selected cells on top, filled and somewhat larger than all others."""
+        if len(points := self.scene.points):
+            rows, ink = self.selected, self.style.ink
+            codes, colors = self.values or (self.scene.codes, self.colors)
+            few = len(rows) < FEW
+            size = max(_size_of(len(points)) + 1, LARGEST_DOT * few)
+            fills = [*colors, self.style.unlabeled]
+            edges = [ink] * len(fills) if few else fills
+            self._chosen.set_content(points[rows], codes[rows], size, fills, edges)
 
 
 def _size_of(n: int) -> float:

@@ -32,7 +32,7 @@ TIP = (
     "A click selects the cells of a class, Ctrl + click those of one more. A double click shows "
     "the class alone. Untick a class to hide it; a right click opens a menu"
 )
-MAX_HEIGHT = 66
+MAX_HEIGHT = 64
 """Height of three lines of classes in pixels; more classes are scrolled."""
 
 
@@ -161,7 +161,7 @@ class ClassList(QWidget):
 
     def _fit(self) -> None:
         self.view.doItemsLayout()
-        height = self.view.contentsSize().height() if self.rows else 0
+        height = self.view.contentsSize().height() + 6 if self.rows else 0
         self.view.setFixedHeight(min(max(height, 22), MAX_HEIGHT))
 
     def _show(self) -> None:
