@@ -284,7 +284,8 @@ class CrossValidation(_run.Job):
         super().__post_init__()
         cells, params, self.n_folds = self._cells, self._params, int(self._params["n_folds"])
         self.model = json.dumps(params_to(self._estimator.get_params(deep=False)))
-        self._codes = codes = cells.kept_codes
+        self.kept, self._codes = cells.kept, cells.kept_codes
+        codes = self._codes
         self._groups = None if cells.groups is None else cells.groups[cells.kept]
         self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int((codes >= 0).sum())))
         repeats, permutations = range(params["n_repeats"]), range(1, params["n_permutations"] + 1)

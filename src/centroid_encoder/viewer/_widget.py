@@ -389,7 +389,7 @@ class CentroidEncoderWidget(QWidget):
         bar = side_by_side(self.tabs, self.save_row)
         bar.insertStretch(1)
         inner = QWidget()
-        above = data, training.progress, self.message
+        above = data, training.progress, self.message, training.cures
         self._place = len(above)
         cards = self.modes.values()
         self._parts = column(inner, *above, self.picture, self.save_row.below, *cards)

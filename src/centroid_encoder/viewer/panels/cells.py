@@ -51,6 +51,8 @@ class CellsPanel(QWidget):
         self.color_box = Search("Colour by", tip)
         self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
         self._colors: colorings.Colors | None = None
+        self._hovered = ""
+        """What is known of the cell under the mouse."""
         self._is_first = True
         """Whether no table has been coloured yet."""
         self._hidden: frozenset[str] = frozenset()
@@ -111,9 +113,16 @@ class CellsPanel(QWidget):
         for link in links:
             link.picked.connect(self._session.select, unique=True)
         self.why.follow(bool(links))
-        callbacks = self._viewer.mouse_drag_callbacks
-        others = [callback for callback in callbacks if callback != self._on_press]
-        callbacks[:] = [*others, self._on_press] if links else others
+        viewer = self._viewer
+        for callbacks, own in (
+            (viewer.mouse_drag_callbacks, self._on_press),
+            (viewer.mouse_move_callbacks, self._on_move),
+        ):
+            others = [callback for callback in callbacks if callback != own]
+            callbacks[:] = [*others, own] if links else others
+        viewer.events.status.disconnect(self._on_status)
+        if links:
+            viewer.events.status.connect(self._on_status)
 
     def zoom(self, *, steady: bool = False) -> None:
         """Move the camera to the selected cells, if possible in the chosen layer."""
@@ -186,6 +195,25 @@ class CellsPanel(QWidget):
         if self._session.labeling is not None and links and not held:
             # The next key would label cells that the user no longer looks at.
             self._session.select(np.empty(0, dtype=np.intp))
+
+    def _on_move(self, viewer: ViewerModel, event: Any) -> None:
+        """Note what is known of the cell under the mouse, for napari's status line."""
+        self._hovered = ""
+        layers = viewer.layers
+        links = [link for link in self._links if link.layer in layers and link.layer.visible]
+        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+            # Lazy pixels would be read in this thread.
+            if isinstance(link.layer.data, np.ndarray | list) and not self._hovered:
+                row = link.row_at(event)
+                if row is not None:
+                    self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
+
+    def _on_status(self, event: Any) -> None:
+        """Add what is known of the cell to napari's status."""
+        status, text = event.value, self._hovered
+        if isinstance(status, dict) and text and not status["coordinates"].endswith(text):
+            more = {"coordinates": f"{status['coordinates']} · {text}"}
+            self._viewer.status = status | more
 
     def _on_selection(self, zoom: bool = False) -> None:
         chosen = np.flatnonzero(self._session.selected)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
-from qtpy.QtWidgets import QWidget
+from qtpy.QtWidgets import QPushButton, QWidget
 
 from centroid_encoder import tl
 from centroid_encoder.core.reports import Frame, StoppedTooEarly
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.fields import Form
+from centroid_encoder.viewer.panels.fields import Form, button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
 from centroid_encoder.viewer.session.provenance import Call
@@ -38,6 +38,11 @@ class JobPanel(QWidget):
         self.call: Call | None = None
         self.progress = TaskRow()
         self.message = Message()
+        self.cures = QWidget()
+        """Buttons that do what the message advises."""
+        self._cures = side_by_side()
+        self.cures.setLayout(self._cures)
+        self.cures.hide()
         form.setting_changed.connect(self._on_setting)
         self.progress.cancelled.connect(self._on_cancelled)
         session.table_changed.connect(self.enable)
@@ -59,6 +64,7 @@ class JobPanel(QWidget):
         # Import the function in this thread: imports of scikit-learn in two threads can fail.
         getattr(tl, call.function)
         self.message.say("")
+        self.offer_cures({})
         self.session.begun.emit()
         self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
@@ -67,6 +73,19 @@ class JobPanel(QWidget):
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
         self.enable()
+
+    def say_notices(self, notices: Sequence[str]) -> None:
+        """Show warnings of a job."""
+        self.message.say(" ".join(map(sentence, notices)), "warning")
+
+    def offer_cures(self, cures: Mapping[str, Callable[[], object]]) -> None:
+        """Show a button for each cure, in place of those before."""
+        for old in self.cures.findChildren(QPushButton):
+            self._cures.removeWidget(old)
+            old.deleteLater()
+        for text, act in cures.items():
+            self._cures.addWidget(button(text, "", act))
+        self.cures.setVisible(bool(cures))
 
     def enable(self) -> None:
         """Enable the buttons that can be used now."""
@@ -80,7 +99,7 @@ class JobPanel(QWidget):
             self.message.say("")
 
     def _on_begun(self, job: Job) -> None:
-        self.message.say(" ".join(map(sentence, job.notices)), "warning")
+        self.say_notices(job.notices)
 
     def _on_framed(self, frame: Frame) -> None:
         table, call, task, session = self.table, self.call, self.task, self.session
@@ -105,7 +124,7 @@ class JobPanel(QWidget):
         # `Verdict` shows the doubts of a check.
         notices = [notice for notice in job.notices if notice not in getattr(job, "doubts", [])]
         if notices:
-            self.message.say(" ".join(map(sentence, notices)), "warning")
+            self.say_notices(notices)
         self.written(table, call)
 
     def _on_failed(self, error: Exception) -> None:

@@ -247,7 +247,7 @@ def describe(session: Session, row: int, result: Result | None) -> list[str]:
     if (adata := session.adata) is None:
         return []
     obs, label_key = adata.obs, session.label_key if result is None else result.label_key
-    lines = [f"cell {obs.index[row]}"]
+    lines = [str(obs.index[row])]
     if label_key in obs:
         column = session.corrected(label_key)
         lines.append(f"{column}: {obs[column].iloc[row]}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QMenu
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
     from centroid_encoder.tl._run import Job
 
+MAX_LEFT_OUT = 0.05
+"""Largest share of cells with missing values that are left out unasked."""
 OTHER_LABELS = "This is the map of"
 
 
@@ -113,6 +116,22 @@ class TrainingPanel(JobPanel):
         call = Call(function, label_key, chosen)
         self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
 
+    def say_notices(self, notices: Sequence[str]) -> None:
+        """Show warnings of a job, and offer to hold out whole groups if one advises it."""
+        cures, texts = {}, []
+        for notice in notices:
+            text, _, column = notice.partition(": pass group_key=")
+            if column and (name := column.strip("'")) in self.form.group_key.choices:
+                cures[f"Hold out whole {name}"] = partial(self._set, "group_key", name)
+            texts.append(text)
+        super().say_notices(texts)
+        self.offer_cures(cures)
+
+    def _set(self, name: str, value: object) -> None:
+        """Give a field a value, and train with it."""
+        self.form.fields[name].value = value
+        self.train()
+
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
         if isinstance(said, Exception) and kind == "error":
             self.say_error(said)
@@ -139,6 +158,12 @@ class TrainingPanel(JobPanel):
             self._end()
             text = f"The error on new images could not be estimated. {sentence(error)}"
             self.message.say(text, "warning")
+        elif getattr(error, "parameter", "") == "missing":
+            self._end()
+            text = sentence(error).partition("; pass missing=")[0]
+            self.message.say(text, "error")
+            cures = {"Leave out these cells": "drop", "Use the mean of the feature": "mean"}
+            self.offer_cures({x: partial(self._set, "missing", how) for x, how in cures.items()})
         else:
             super()._on_failed(error)
 
@@ -148,6 +173,8 @@ def training_job(table: Table, call: Call) -> Job:
     try:
         job = read_and_check(table, call, call.label_key)
     except InputError as error:
+        if error.parameter == "missing" and "missing" not in call.parameters:
+            return _without_few(table, call, error)
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
@@ -157,3 +184,17 @@ def training_job(table: Table, call: Call) -> Job:
         check = cast("CrossValidation", job)
         check.n_jobs = check.suitable_jobs
     return job
+
+
+def _without_few(table: Table, call: Call, error: InputError) -> Job:
+    """Return a job without the cells with missing values, if these are few."""
+    parameters = {**call.parameters, "missing": "drop"}
+    job: Any = training_job(table, Call(call.function, call.label_key, parameters))
+    n = int((~job.kept).sum())
+    if n > MAX_LEFT_OUT * len(job.kept):
+        raise error
+    job.notices = [
+        f"{n:,} of {len(job.kept):,} cells are left out: values are missing",
+        *job.notices,
+    ]
+    return cast("Job", job)

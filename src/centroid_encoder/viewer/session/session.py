@@ -304,8 +304,10 @@ class Session:
                     self.say(error, "warning")
         if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
             self.regions = "voronoi"
-        # A map that was just trained replaces the live map.
-        self.draft = self._draft_result = self.frame = None
+        self.frame = None
+        if self.result is not None or adata is None:
+            # A map that was just trained replaces the live map.
+            self.draft = self._draft_result = None
         self._read_classes()
 
     def _read_classes(self) -> None:
