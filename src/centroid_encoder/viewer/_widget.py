@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
+from matplotlib.figure import Figure
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.picture import picture
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
@@ -102,6 +104,7 @@ class CentroidEncoderWidget(QWidget):
         self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
+        self.save_row.picture = self._picture
         self.misplaced.train_wanted.connect(self._on_train_wanted)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
@@ -407,6 +410,12 @@ class CentroidEncoderWidget(QWidget):
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
         self._on_shown()
+
+    def _picture(self) -> Figure:
+        canvas, session = self.map.canvas, self.session
+        colors = {str(name): color for name, color in session.class_colors.items()}
+        drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        return picture(self.viewer, drawn, canvas.title.text(), colors)
 
     def _open_sample(self) -> None:
         self.viewer.open_sample(PLUGIN, SAMPLE)

@@ -70,7 +70,7 @@ class LiveMap(QObject):
         if labeling is not None and labeling.is_there:
             labels = labeling, labeling.classes, labeling.codes.tobytes()
         elif session.result is None and labeling is None and adata is not None and key is not None:
-            labels = adata, key, session.shown_codes.tobytes()
+            labels = id(adata), key, session.shown_codes.tobytes()
         if labels != self._labels:
             self._labels = labels
             self._on_change()

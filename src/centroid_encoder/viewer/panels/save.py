@@ -41,6 +41,8 @@ class SaveRow(QWidget):
         self._session = session
         self.message = Message()
         self.task: Task | None = None
+        self.picture: Callable[[], Figure] = Figure
+        """Makes a figure of what is on the screen; the parent sets it."""
         self._saved_to: Path | None = None
         self._again: Callable[[], None] = lambda: None
         menu = QMenu(self)
@@ -55,6 +57,9 @@ class SaveRow(QWidget):
         self.save_model_action = action(text, "map.safetensors", MODELS, self.save_model)
         text = "Figure as .png, .pdf or .svg …"
         self.save_figure_action = action(text, "voronoi.png", FIGURES, self.save_figure)
+        text = "Image and map as .png, .pdf or .svg …"
+        on_screen = partial(self.save_figure, plot=lambda *_, **__: self.picture())
+        self.save_picture_action = action(text, "image_and_map.png", FIGURES, on_screen)
         text = "Reliability page as .png, .pdf or .svg …"
         page = partial(self.save_figure, plot=pl.reliability)
         self.save_reliability_action = action(text, "reliability.png", FIGURES, page)
@@ -92,6 +97,7 @@ class SaveRow(QWidget):
         self.save_button.setEnabled(table is not None and self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
+        self.save_picture_action.setEnabled(self._session.drawn is not None)
         self.copy_action.setEnabled(result is not None or checked is not None)
         # The classes of ingested cells are predictions without labels to compare with.
         trained = result is not None and not result.is_query
