@@ -415,6 +415,8 @@ class CentroidEncoderWidget(QWidget):
         canvas, session = self.map.canvas, self.session
         colors = {str(name): color for name, color in session.class_colors.items()}
         drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
+        drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
         return picture(self.viewer, drawn, canvas.title.text(), colors)
 
     def _open_sample(self) -> None:

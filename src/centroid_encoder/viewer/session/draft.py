@@ -122,7 +122,7 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
 def error_text(n_wrong: int, n: int) -> str:
     """Describe the held-out error of a draft; for too few cells, their number."""
     if not n:
-        return "no labelled cell held out yet"
+        return "none held out yet"
     if n < FEW:
-        return f"{n_wrong:,} of {n:,} held out wrong, too few to judge"
+        return f"{n_wrong:,} of {n:,} wrong (too few)"
     return f"{100 * n_wrong / n:.0f} % of {n:,} held out wrong"
