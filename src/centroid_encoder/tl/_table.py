@@ -162,7 +162,8 @@ def with_roles(adata: AnnData, roles: Mapping[str, Role]) -> AnnData:
     kept = found[found["column"].isin([*adata.obs, *adata.var_names])]
     chosen = kept[kept["reason"] == CHOSEN].set_index("column")["role"].to_dict()
     names = kept["column"]
-    columns = {x: adata.obs[x].array if x in adata.obs else adata.obs_vector(x) for x in names}
+    features = adata.to_df()
+    columns = {x: (adata.obs if x in adata.obs else features)[x].array for x in names}
     new = frame_to_anndata(pd.DataFrame(columns), chosen | roles, names=False)
     if not new.n_vars:
         raise InputError("no feature is left: a table needs at least one")

@@ -111,7 +111,7 @@ def test_misplaced_cells_are_those_that_the_tool_lists(embed: Embed, regions: An
 @pytest.mark.parametrize(("name", "sign"), [("confidence", -1), ("novelty", 1)])
 def test_uncertain_cells_are_bright(embed: Embed, name: str, sign: int) -> None:
     adata = embed()
-    numbers = adata.obs[f"ce_{name}"].to_numpy()
+    numbers = adata.obs[f"ce_{name}"].to_numpy(copy=True)
     numbers[0] = np.nan
     adata.obs[f"ce_{name}"] = numbers
     assert color_of(name, adata)[0] is None

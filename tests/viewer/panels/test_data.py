@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -185,7 +186,11 @@ def dropped(panel: DataPanel, *paths: Path) -> bool:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     how = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier(0))
-    panel.dragEnterEvent(enter := QDragEnterEvent(QPoint(5, 5), *how))
+    with warnings.catch_warnings():
+        # PySide6 6.12 takes a QPointF here, and the others do not.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        enter = QDragEnterEvent(QPoint(5, 5), *how)
+    panel.dragEnterEvent(enter)
     if enter.isAccepted():
         panel.dropEvent(QDropEvent(QPointF(5, 5), *how))
     return enter.isAccepted()
