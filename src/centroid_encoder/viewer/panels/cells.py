@@ -239,6 +239,8 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Show the chosen colours, or the own colours of the layers if none are chosen."""
+        if not self._session.catalog.check_cells():
+            return
         colors, mode, adata = None, self.color_box.value, self._session.adata
         # The map already colours its own labels, like its regions.
         own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
