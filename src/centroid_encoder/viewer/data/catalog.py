@@ -40,7 +40,6 @@ from centroid_encoder.viewer.data.ids import (
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Table, find_tables, is_drawn
 
-
 KEPT: WeakKeyDictionary[LayerList, list[Table]] = WeakKeyDictionary()
 """Tables of each viewer whose catalog was disconnected; the chosen one comes first."""
 CONNECTED: WeakSet[Catalog] = WeakSet()
@@ -499,10 +498,10 @@ class Catalog:
         if not self.layers:
             return f"{cells}; no layer to show them in."
         if (column := self.image_column) is not None:
-            images = self._image_of_cells().dropna()
+            images = self.table.adata.obs[column].dropna()
             return (
                 f"{cells}; no layer has the name of an image in obs[{column!r}], such as "
-                f"{name_of(images.iloc[0])}, or most ids of the table. Choose the layer of each image."
+                f"{name_of(images.iloc[0])}, or most of the ids. Choose the layer of each image."
             )
         if self._tried and all(self._tried.values()):
             return f"{cells}; {next(iter(self._tried.values()))}."

@@ -141,7 +141,7 @@ def image_column(obs: pd.DataFrame, declared: str | None, layers: Sequence[Layer
     """
     names = named(obs, IMAGE_NAMES)
     if declared in obs:
-        names = [declared]
+        names = [str(declared)]
     else:
         names += [name for name in obs if name not in names and _has_files(obs[name])]
     names = [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]

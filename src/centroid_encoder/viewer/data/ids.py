@@ -51,7 +51,7 @@ def pixels(layer: Labels | Image) -> Any:
 
 def checksum(image: Any) -> int:
     """Return a number that changes with the pixels of an image in memory; 0 for a lazy image."""
-    return zlib.crc32(np.ascontiguousarray(image)) if isinstance(image, np.ndarray) else 0
+    return zlib.crc32(np.ascontiguousarray(image).data) if isinstance(image, np.ndarray) else 0
 
 
 def as_mask(image: Image) -> Labels | None:

@@ -79,7 +79,7 @@ class Table:
         mine = self.features
         if mine is None or len(features) != len(mine) or not set(mine) <= set(features):
             return False
-        return features[list(mine)].set_axis(mine.index).equals(mine)
+        return bool(features[list(mine)].set_axis(mine.index).equals(mine))
 
     def add_columns(self, features: pd.DataFrame) -> None:
         """Copy the columns that others have added to these features into ``obs``."""
@@ -117,7 +117,7 @@ def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
         table.path = table.path or place.path
     for table in (table for table in known if table not in found):
         is_replaced = table.layer in layers
-        if table.unsaved or not (is_replaced or table.origin == "features" and table.layer):
+        if table.unsaved or not (is_replaced or (table.origin == "features" and table.layer)):
             table.name = table.title + BEFORE * is_replaced
             table.layer = None
             found.append(table)
@@ -153,7 +153,7 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer) and len((features := layer.features).columns):
+    if isinstance(layer, CellLayer) and len(layer.features.columns):
         table = _of_features(layer, known)
         if table.adata.n_vars:
             yield table

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
-CHANGED_CELLS = "Cells of this table were added, removed or reordered. It was read again; select the cells anew."
+CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
 Values = tuple[NDArray[np.intp], list[str]]
