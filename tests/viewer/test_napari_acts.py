@@ -85,7 +85,7 @@ def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     assert widget.result is not None
     widget.session.start_labeling()
     assert n_by_hand(widget) == 15
-    # Of several tables, the same one is chosen.
+    # The table that was chosen is chosen again.
     chosen = widget.catalog.add(cells, "a second one")
     widget.catalog.choose(chosen)
     del widget

@@ -25,7 +25,7 @@ PIXELS_OF_CENTERS = 2**21
 
 
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-"""Attributes that say where a layer lies."""
+"""Attributes of the place of a layer."""
 
 
 @dataclass(frozen=True, eq=False)

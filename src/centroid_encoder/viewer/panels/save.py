@@ -197,7 +197,7 @@ class SaveRow(QWidget):
                     table.path = self._saved_to = path
             self._offer()
 
-        # What is written while the thread runs is not in the file.
+        # The file lacks all that is written while the thread runs.
         table.unsaved &= path is None
         self.without_button.hide()
         self.message.say("Saving …")
@@ -233,7 +233,7 @@ class SaveRow(QWidget):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
 
         def use(kind: str) -> None:
-            # Qt adds the suffix before it asks whether to replace a file.
+            # Qt adds the suffix before its question on replacing a file.
             suffix = kind.split("*.")[1].split()[0].rstrip(")")
             dialog.setDefaultSuffix(suffix)
             if name := Path(dialog.selectedFiles()[0]).name:
