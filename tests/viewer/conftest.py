@@ -72,6 +72,7 @@ class Window:
             self.close()
             return
         viewer.window.remove_dock_widget("all")
+        import_module("centroid_encoder.viewer.data.catalog").KEPT.clear()
         viewer.layers.clear()
         napari.settings.get_settings().reset()
         viewer.theme = "dark"

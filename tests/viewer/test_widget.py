@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -432,20 +431,6 @@ def test_cells_that_change_during_a_training_get_no_results(
     with unchanged(cells):
         end(widget)
     assert "have changed since they were read" in widget.message.text()
-
-
-def test_a_removed_layer_leaves_nothing_behind(
-    trained: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
-):
-    trained.cells.color_box.setCurrentText("label")
-    trained.select(np.array([3]))
-    layer = weakref.ref(viewer.layers["nuclei"])
-    viewer.layers.selection.clear()
-    viewer.layers.clear()
-    qtbot.waitUntil(lambda: trained.catalog.table is None)
-    qtbot.wait(50)
-    gc.collect()
-    assert layer() is None
 
 
 def test_qt_deletes_a_closed_widget_as_a_whole(viewer: Viewer, open_widget: Open):

@@ -126,10 +126,9 @@ def test_a_removed_table_is_replaced_by_the_next_one_of_its_layer(
     catalog.choose(catalog.table)
     assert catalog.link is None
     catalog.refresh()
+    assert catalog.table.adata is replaced
+    catalog.close(catalog.table)
     assert catalog.table.adata is nuclei.metadata["adata"]
-    layers.clear()
-    catalog.refresh()
-    assert (catalog.table, catalog.link) == (None, None)
 
 
 def test_a_file_stays_when_its_layer_is_closed_and_is_freed_when_it_is_closed(

@@ -38,7 +38,12 @@ def shown(catalog: Catalog) -> dict[str, object]:
         ],
         ("image_001", [1, 2, 12], 1),
         ("cells", ["cells", "nuclei"], "cells"),
+        # One of the names may have further words at its end, but no numbers.
+        ("P1_mask", ["P1_imc.tiff", "P2_imc.tiff"], "P1_imc.tiff"),
+        ("P1_overlap_mask", ["P1.tiff", "P2.tiff"], "P1.tiff"),
+        ("P1_mask", ["P1_2.tiff", "P2_2.tiff"], None),
         # The name matches several images, or none.
+        ("A_mask", ["A_left.tiff", "A_right.tiff"], None),
         ("A_mask", ["A.tiff", "A.png"], None),
         ("A_mask", ["B.tiff", "AB.tiff"], None),
     ],
@@ -81,6 +86,32 @@ def test_one_layer_can_show_all_images_if_their_ids_differ() -> None:
     catalog = catalog_of(adata, labels(range(1, 96), name="whole"))
     assert shown(catalog) == {"whole": None}
     assert [image.name for image in catalog.images()] == ["all images", "A", "B", "C"]
+
+
+def test_all_columns_of_images_and_ids_are_tried() -> None:
+    layers = [labels(range(1, n + 1), name=f"P{i}_mask") for i, n in enumerate(SIZES)]
+    adata = study("x1", "x2", "x3")
+    adata.obs["MaskName"] = adata.obs["ImageName"].map(
+        {f"x{i + 1}": f"P{i}_mask.tif" for i in range(3)}
+    )
+    adata.obs["cell_id"] = range(1000, 1095)
+    catalog = catalog_of(adata, *layers)
+    assert shown(catalog) == {f"P{i}_mask": f"P{i}_mask.tif" for i in range(3)}
+    assert all(join.n_joined == join.n_rows for join in catalog.joins.values())
+
+
+def test_why_no_layer_shows_the_table_is_true() -> None:
+    layer = labels(range(1, 31), name="mask")
+    catalog = catalog_of(study("A", "B", "C"), layer)
+    assert "no layer has the name of an image in obs['ImageName'], such as A" in catalog.absence()
+    repeated = table(cell_id=[1, 1, 2, 3])
+    assert "gives several cells the same label: 1" in catalog_of(repeated, layer).absence()
+    few = catalog_of(table(cell_id=range(100, 140), label=range(200, 240)), layer)
+    assert "ids in obs['cell_id'] or obs['label']." in few.absence()
+    # A column that the user has chosen stays.
+    few.choose_ids("label")
+    assert few.table is not None
+    assert few.table.ids == ("label", 0)
 
 
 # -- any images, in any order ----------------------------------------------------------------------

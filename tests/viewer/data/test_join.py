@@ -14,7 +14,7 @@ from napari.layers import Labels, Shapes
 from centroid_encoder.viewer.data.columns import OBS_NAMES
 from centroid_encoder.viewer.data.ids import read_ids
 from centroid_encoder.viewer.data.join import Join, Link
-from centroid_encoder.viewer.data.tables import Table, features_to_anndata
+from centroid_encoder.viewer.data.tables import Table, find_tables
 from tests.cases import cases
 from tests.viewer.data.small import labels, points, table
 
@@ -153,8 +153,7 @@ def test_points_are_joined_by_names_and_by_ids_that_are_text() -> None:
 
 def test_points_without_ids_are_joined_only_to_the_table_of_their_features() -> None:
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
-    own = Table(features_to_anndata(layer.features, of_labels=False), "own", layer, "features")
-    own.follow(layer.features)
+    (own,) = find_tables([layer], [])
     link = Link(own, None, layer, OBS_NAMES)
     assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [0, 1, 2]
     # After rows were removed from the table, the others keep their points.

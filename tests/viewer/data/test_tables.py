@@ -167,10 +167,12 @@ def test_a_table_of_several_layers_is_listed_once(cells: AnnData, tmp_path: Path
         (table,) = found(catalog)
         assert table.layer is layers[name]
         layers.remove(name)
-    assert found(catalog) == []
+    # The table stays when its last layer is removed.
+    assert found(catalog) == [table]
+    assert table.layer is None
     layers.append(masks[0])
-    (table,) = found(catalog)
-    # The added table is the known one, and stays when its layer is closed.
+    assert found(catalog) == [table]
+    # The added table is the known one.
     assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
     assert table.path == tmp_path / "cells.h5ad"
     layers.clear()
@@ -273,8 +275,12 @@ def test_results_are_added_to_the_features_and_not_learned_from(
     columns += ["again_split", "again_label", "again1", "again2"]
     assert list(layer.features) == [*before, *columns]
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
-    # Other features make another table.
+    # Columns of others make another table, unless there are unsaved results.
     layer.features["added"] = 1.0
+    table.unsaved = True
+    assert found(catalog) == [table]
+    assert (table.adata.obs["added"] == 1).all()
+    table.unsaved = False
     (after,) = found(catalog)
     assert after is not table
     assert after.adata.var_names.tolist() == ["area", "mean", "small", "added"]

@@ -81,7 +81,7 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
         }
     )
     layer = Labels(np.zeros((4, 4), dtype=int), features=measured)
-    (table,) = find_tables([layer], [], [])
+    (table,) = find_tables([layer], [])
     form.set_adata(table.adata)
     assert form.label_key.choices[1:] == ("kind",)
     assert list(table.adata.var_names) == ["area"]
@@ -195,7 +195,7 @@ def test_the_field_of_a_wrong_parameter_is_shown(form: TrainingForm, qtbot: QtBo
 def test_labels_among_the_variables_are_left_out(form: TrainingForm):
     features = pd.DataFrame({"area": np.linspace(1, 2, 12), "grade": np.arange(12) % 3})
     layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
-    (table,) = find_tables([layer], [], [])
+    (table,) = find_tables([layer], [])
     form.set_adata(table.adata, "grade")
     mask = form.parameters()["mask_var"]
     assert table.adata.var_names[mask].tolist() == ["area"]

@@ -8,10 +8,7 @@ from collections.abc import Callable
 
 import anndata as ad
 import numpy as np
-import pandas as pd
 import pytest
-from napari.components import LayerList
-from napari.layers import Labels
 
 from centroid_encoder.viewer.session.session import Session
 
@@ -72,18 +69,18 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(
 def test_a_session_does_not_keep_a_closed_table_in_memory(
     make_cells: Callable[..., ad.AnnData],
 ) -> None:
-    cells = make_cells(n_obs=30)
-    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=np.arange(30) + 1)
-    layer = Labels(np.arange(36).reshape(6, 6))
-    session = Session(LayerList([layer]))
-    tables = []
+    session, tables = Session(), []
     for _ in range(3):
-        layer.features = features.assign(kind=cells.obs["cell_type"].to_numpy())
-        session.catalog.refresh()
-        session.choose_labels("kind")
+        before = session.table
+        show(session, make_cells(n_obs=30))
         session.select(np.array([0, 3]))
         session.label_selected("mast cell")
+        assert session.table is not None
+        assert session.table.unsaved
         tables.append(weakref.ref(session.adata))
+        if before is not None:
+            session.catalog.close(before)
+    del before
     gc.collect()
     assert [table() is not None for table in tables] == [False, False, True]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from napari.components import LayerList
 from napari.layers import Image, Labels, Layer
+from napari.utils.notifications import show_info
 from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
@@ -22,15 +22,28 @@ from centroid_encoder.tl._roles import Role
 from centroid_encoder.tl._table import with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
-    id_column,
     id_columns,
+    ids_of,
     image_column,
     images_by_name,
     name_of,
 )
-from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
+from centroid_encoder.viewer.data.ids import (
+    CellLayer,
+    LayerIds,
+    as_mask,
+    checksum,
+    is_slow,
+    pixels,
+    read_ids,
+)
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Table, find_tables, is_drawn
+
+KEPT: WeakKeyDictionary[LayerList, list[Table]] = WeakKeyDictionary()
+"""Tables of each viewer whose catalog was disconnected; the chosen one comes first."""
+CONNECTED: WeakSet[Catalog] = WeakSet()
+"""The catalogs that follow the layers of their viewers."""
 
 
 class Catalog:
@@ -38,7 +51,7 @@ class Catalog:
 
     The catalog follows the layers from `connect` to `disconnect`. One action of the user often
     causes many layer events, some of them before napari has finished it. So the catalog only
-    emits `stirred` or `painted`, and a panel calls `refresh` or `join_again` once afterwards.
+    emits `stirred` or `painted`, and a panel calls `refresh` or `join_painted` once afterwards.
 
     Attributes
     ----------
@@ -63,7 +76,9 @@ class Catalog:
     stirred = Signal()
     """Layers were added, removed or changed; `refresh` is due."""
     painted = Signal()
-    """The ids in a linked layer may have changed; `join_again` is due."""
+    """The ids in a linked layer may have changed; `join_painted` is due."""
+    written = Signal()
+    """Another viewer has changed the chosen table, or others have added columns to it."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
@@ -72,20 +87,30 @@ class Catalog:
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
         self._all = layers
-        self._opened: list[Table] = []
+        self._cells: pd.Index | None = None
         self._links: list[Link] = []
+        self._tried: dict[Link, str] = {}
         self._ids: WeakKeyDictionary[Layer, Future[LayerIds]] = WeakKeyDictionary()
+        self._redrawn: WeakSet[Layer] = WeakSet()
+        self._masks: WeakKeyDictionary[Image, Labels | None] = WeakKeyDictionary()
 
     @property
     def layers(self) -> list[CellLayer]:
-        """The layers whose labels, points or shapes can be cells of a table."""
-        return [x for x in self._all if isinstance(x, CellLayer) and not is_drawn(x)]
+        """The layers whose labels, points or shapes can be cells of a table.
+
+        An Image layer that may be a mask is there as Labels, which are added to the viewer once
+        they are joined.
+        """
+        own = [x for x in self._all if isinstance(x, CellLayer) and not is_drawn(x)]
+        masks = (self._masks.get(x) for x in self._all if isinstance(x, Image))
+        return own + [x for x in masks if x is not None and x not in self._all]
 
     @property
     def measurable(self) -> tuple[list[Labels], list[Image]]:
         """The Labels layers with cells to measure, and the Image layers."""
         labels = [layer for layer in self.layers if isinstance(layer, Labels)]
-        return labels, [layer for layer in self._all if isinstance(layer, Image)]
+        images = (layer for layer in self._all if isinstance(layer, Image))
+        return labels, [image for image in images if self._masks.get(image) is None]
 
     @property
     def link(self) -> Link | None:
@@ -108,73 +133,126 @@ class Catalog:
         return [x for x in self.layers if x in self._ids and not self._ids[x].done()]
 
     def connect(self) -> None:
-        """Start to follow the layers of the viewer."""
+        """Start to follow the layers of the viewer; its tables of an earlier catalog are back."""
         self._all.events.connect(self._on_event)
+        CONNECTED.add(self)
+        self.tables = KEPT.pop(self._all, self.tables)
         self.refresh()
 
     def disconnect(self) -> None:
         """Stop following the layers; ids that a thread still reads are dropped."""
         self._all.events.disconnect(self._on_event)
+        CONNECTED.discard(self)
+        KEPT[self._all] = sorted(self.tables, key=lambda table: table is not self.table)
         self._ids.clear()
         self._links = []
 
     def _on_event(self, event: Any) -> None:
         """Handle an event of the layer list or of one layer."""
         layer, kind = event.sources[0], event.type
+        if kind in ("inserted", "removed"):
+            layer = event.value
         if isinstance(layer, Layer) and is_drawn(layer):
             return
+        if kind == "removed" or (isinstance(layer, Image) and kind == "data"):
+            # Labels of a mask that the user removed do not come back.
+            for image in [x for x, mask in self._masks.items() if layer in (x, mask)]:
+                self._masks[image] = None
         if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
             self.stirred.emit()
         has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
         if isinstance(layer, CellLayer) and kind in has_ids:
             self._ids.pop(layer, None)
-            if any(link.layer is layer for link in self._links):
-                self.painted.emit()
+        elif isinstance(layer, Labels) and kind == "set_data":
+            # napari's undo, and code that changes pixels in place, cause no other event.
+            if not isinstance(pixels(layer), np.ndarray):
+                return
+            self._redrawn.add(layer)
+        else:
+            return
+        if any(link.layer is layer for link in self._links):
+            self.painted.emit()
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
         """Add an AnnData from a file or a notebook to the tables."""
-        place = Table(adata, name, None, "notebook" if path is None else "file", path)
-        self._opened = [*(x for x in self._opened if x.adata is not adata), place]
+        table = next((table for table in self.tables if table.adata is adata), None)
+        if table is None:
+            table = Table(adata, name, None, "notebook" if path is None else "file", path)
+            self.tables.append(table)
+        table.name, table.path = name, table.path or path
         self.refresh()
-        return next(table for table in self.tables if table.adata is adata)
+        return table
 
     def choose_roles(self, roles: Mapping[str, Role]) -> None:
         """Give columns of the chosen table other roles; raise an InputError if they do not fit."""
         table = self._chosen
-        before, table.adata = table.adata, with_roles(table.adata, roles)
-        for opened in (x for x in self._opened if x.adata is before):
-            opened.adata = table.adata
-        self._links, self.joins, self.faults = [], {}, {}
-        self.table_changed.emit()
-        self.join_again()
+        table.adata = with_roles(table.adata, roles)
+        self._show(table)
 
-    def close(self, table: Table | None) -> None:
-        """Remove a table that was added from the list, unless a layer also holds it."""
-        self._opened = [x for x in self._opened if table is None or x.adata is not table.adata]
+    def close(self, table: Table) -> None:
+        """Remove a table from the list, unless a layer also holds it."""
+        self.tables.remove(table)
         self.refresh()
 
     def refresh(self) -> None:
         """Search for tables again; keep the choices whose tables and layers still exist."""
-        chosen = self.table
+        chosen, before, held = self.table, self.tables, [table.layer for table in self.tables]
         layer = None if chosen is None else chosen.layer
-        if chosen is not None and chosen.path and layer is not None and layer not in self._all:
-            # The user closed the layer of a file; the file stays open.
-            self._opened.append(Table(chosen.adata, chosen.name, None, "file", chosen.path))
-        self.tables = find_tables(self._all, self._opened, self.tables)
+        n_columns = 0 if chosen is None else chosen.adata.obs.shape[1]
+        for image in (x for x in self._all if isinstance(x, Image) and x not in self._masks):
+            self._masks[image] = as_mask(image)
+        self.tables = find_tables(self._all, before)
+        new = [table for table in self.tables if table.layer not in held]
+        was_of_layer = chosen is not None and chosen.origin not in ("file", "notebook")
         if chosen not in self.tables:
             # Prefer a table of the same layer: another plugin may have replaced its AnnData.
             same = [x for x in self.tables if layer is not None and x.layer is layer]
-            self.choose(next(iter([*same, *self.tables]), None))
+            others = [*(x for x in before if x in self.tables), *self.tables]
+            self.choose(next(iter([*same, *others]), None))
+        elif new and layer is None and was_of_layer:
+            # The layer of the chosen table was removed before; the user has opened another one.
+            self.choose(new[0])
         elif self._find_links() != self._links:
             self.join_again()
+        if (
+            self.table is not None
+            and self.table is chosen
+            and chosen.adata.obs.shape[1] > n_columns
+        ):
+            self.written.emit()
         self.listed.emit()
 
     def choose(self, table: Table | None) -> None:
         """Choose a table and join it to the layers that show it; the same table is joined again."""
         if table is not self.table:
-            self.table, self._links, self.joins, self.faults = table, [], {}, {}
-            self.table_changed.emit()
+            self._show(table)
+        else:
+            self.join_again()
+
+    def _show(self, table: Table | None) -> None:
+        """Show a table, or one whose cells have changed, and join it."""
+        self.table, self._links, self.joins, self.faults = table, [], {}, {}
+        self._cells = None if table is None else table.adata.obs_names
+        self.table_changed.emit()
         self.join_again()
+
+    def check_cells(self) -> bool:
+        """Return whether the table still has the cells that it was shown with; else show it again.
+
+        Code of the user can remove, add or reorder the cells of an AnnData in place.
+        """
+        cells = None if self.table is None else self.table.adata.obs_names
+        if cells is self._cells or (cells is not None and cells.equals(self._cells)):
+            return True
+        self._show(self.table)
+        return False
+
+    def show_elsewhere(self, table: Table) -> None:
+        """Let other viewers show what was written into this table."""
+        for other in [x for x in CONNECTED if x is not self and x.table is not None]:
+            if other._chosen.adata is table.adata:
+                other._chosen.unsaved = True
+                other.written.emit()
 
     @property
     def _chosen(self) -> Table:
@@ -228,8 +306,15 @@ class Catalog:
             self.refresh()
             self.choose_layer(layer)
 
+    def join_painted(self) -> None:
+        """Join again if the ids of a linked layer have changed."""
+        if any(self._must_read(link.layer) for link in self._links):
+            self.join_again()
+
     def join_again(self) -> None:
         """Find the links and join them; a join without a change stays the same object."""
+        if not self.check_cells():
+            return
         joins, faults = self.joins, self.faults
         self._links, self.joins, self.faults = self._find_links(), {}, {}
         for link in self._links:
@@ -245,11 +330,30 @@ class Catalog:
                 self.joins[link] = join
             if fault is not None:
                 self.faults[link] = fault
+        self._add_masks()
         self.link_changed.emit()
+
+    def _add_masks(self) -> None:
+        """Add the Labels of joined Image layers to the viewer, since only Labels have colours."""
+        for image, labels in [x for x in self._masks.items() if x[1] not in self._all]:
+            if labels is not None and any(link.layer is labels for link in self.joins):
+                image.visible = False
+                self._all.insert(self._all.index(image) + 1, labels)
+                show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+
+    def _must_read(self, layer: CellLayer) -> bool:
+        """Return whether the ids of a layer are not known, or its pixels have changed in place."""
+        if layer in self._redrawn and layer in self._ids and isinstance(layer, Labels):
+            read = self._ids[layer]
+            if read.done() and read.exception() is None:
+                self._redrawn.discard(layer)
+                if read.result().checksum != checksum(pixels(layer)):
+                    del self._ids[layer]
+        return layer not in self._ids
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
         """Return the ids of a layer, or None while a thread reads them; cached until it changes."""
-        if layer not in self._ids:
+        if self._must_read(layer):
             ids = self._ids[layer] = Future()
             if isinstance(layer, Labels) and self.read_later is not None and is_slow(layer):
                 self.read_later(layer, ids)
@@ -274,10 +378,13 @@ class Catalog:
         obs, declared = table.adata.obs, table.declared.get("instance_key")
         of_layer = table.origin == "features"
         columns = [] if table.ids else id_columns(obs, column, declared, of_layer=of_layer)
+        self._tried = {}
 
         def link(layer: CellLayer, image: object = None) -> Link:
-            ids = table.ids or (id_column(obs, layer, columns), 0)
-            return Link(table, image, layer, *ids, column)
+            ids = [table.ids] if table.ids else [(x, 0) for x in ids_of(obs, layer, columns)]
+            links = [Link(table, image, layer, *pair, column) for pair in ids]
+            self._tried |= dict.fromkeys(links, "")
+            return links[0] if len(links) == 1 else next(filter(self._fit, links), links[0])
 
         chosen = list(table.images)
         # If the user chose two layers for an image, the later choice counts.
@@ -288,8 +395,10 @@ class Catalog:
             image = shown.get(layer, NOT_SHOWN)
             if image is None:
                 return [link(layer)]
-            if image is not NOT_SHOWN:
-                found.setdefault(name_of(image), link(layer, image))
+            if image is not NOT_SHOWN and name_of(image) not in found:
+                one = link(layer, image)
+                if layer in self._all or self._fit(one):
+                    found[name_of(image)] = one
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
@@ -306,18 +415,25 @@ class Catalog:
         own = next((link for link in links if link.layer is link.table.layer), None)
         if own is not None and (isinstance(own.layer, Labels) or own.table.origin == "features"):
             return own
-        fits: dict[Link, tuple[int, int]] = {}
-        for link in links:
-            least = 0 if own is None else link.table.adata.n_obs // 2
-            if own is None or isinstance(link.layer, Labels):
-                with suppress(ValueError):
-                    if (ids := self._read(link.layer)) is not None:
-                        join = link.make(ids)
-                        half = min(join.n_rows, len(ids.ids)) / 2
-                        if join.n_joined > least and join.n_joined >= half:
-                            # If layers are equal, take that with the fewest other labels.
-                            fits[link] = join.n_joined, -join.n_unmatched_ids
+        least = 0 if own is None else own.table.adata.n_obs // 2
+        links = [link for link in links if own is None or isinstance(link.layer, Labels)]
+        fits = {link: fit for link in links if (fit := self._fit(link)) and fit[0] > least}
         return max(fits, key=lambda link: fits[link], default=own)
+
+    def _fit(self, link: Link) -> tuple[int, int] | None:
+        """Return how many cells a link joins, and how many labels it leaves, as minus; None if few.
+
+        An image that may be no mask must have most of the cells and few other labels.
+        """
+        try:
+            if (ids := self._read(link.layer)) is not None:
+                join, least = link.make(ids), min if link.layer in self._all else max
+                if join.n_joined >= max(1, least(join.n_rows, len(ids.ids)) / 2):
+                    # If layers are equal, take that with the fewest other labels.
+                    return join.n_joined, -join.n_unmatched_ids
+        except ValueError as error:
+            self._tried[link] = str(error)
+        return None
 
     @property
     def image_column(self) -> str | None:
@@ -325,7 +441,7 @@ class Catalog:
         if self.table is None or self.table.image_column == ONE_IMAGE:
             return None
         declared = self.table.declared.get("region_key")
-        return image_column(self.table.adata.obs, self.table.image_column or declared)
+        return image_column(self.table.adata.obs, self.table.image_column or declared, self.layers)
 
     def _image_of_cells(self) -> pd.Series | None:
         column = self.image_column
@@ -381,4 +497,16 @@ class Catalog:
             return f"{cells}; reading the labels of {self.reading[0].name} …"
         if not self.layers:
             return f"{cells}; no layer to show them in."
-        return f"{cells}; no layer has most of their ids. Choose the layer, and the column of ids."
+        if (column := self.image_column) is not None:
+            images = self.table.adata.obs[column].dropna()
+            return (
+                f"{cells}; no layer has the name of an image in obs[{column!r}], such as "
+                f"{name_of(images.iloc[0])}, or most of the ids. Choose the layer of each image."
+            )
+        if self._tried and all(self._tried.values()):
+            return f"{cells}; {next(iter(self._tried.values()))}."
+        ids = " or ".join(dict.fromkeys(link.ids_name for link in self._tried))
+        return (
+            f"{cells}; no layer has most of their ids in {ids}. Choose the layer, and the column "
+            "of ids."
+        )

@@ -112,19 +112,18 @@ def _are_labels(obs: pd.DataFrame, name: str, image_column: str | None, of_layer
     return not pd.DataFrame({"id": numbers[cells], "image": images[cells]}).duplicated().any()
 
 
-def id_column(obs: pd.DataFrame, layer: CellLayer, columns: Sequence[str]) -> str | None:
-    """Return the first of the columns that can hold the ids of a layer.
+def ids_of(obs: pd.DataFrame, layer: CellLayer, columns: Sequence[str]) -> list[str | None]:
+    """Return those of the columns that can hold the ids of a layer, or None if there is none.
 
     A Points or Shapes layer must have a feature of the same name, or an index; otherwise its
     feature ``"cell"`` is compared with the names of the cells.
     """
     own = layer.metadata.get("instance_key")
-    if own in obs:
-        columns = [str(own), *columns]
+    found = list(dict.fromkeys([str(own), *columns] if own in obs else columns))
     if not isinstance(layer, ItemLayer):
-        return next(iter(columns), None)
+        return [*found] or [None]
     has_index = "index" in layer.features or "indices" in layer.metadata
-    return next((x for x in columns if has_index or x in layer.features), OBS_NAMES)
+    return [x for x in found if has_index or x in layer.features] or [OBS_NAMES]
 
 
 def image_columns(obs: pd.DataFrame) -> list[str]:
@@ -134,23 +133,46 @@ def image_columns(obs: pd.DataFrame) -> list[str]:
     return [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]
 
 
-def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
-    """Return the declared column of images, else one with a usual name; None for one image."""
-    names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
-    return next((name for name in names if 1 < obs[name].nunique() <= MAX_GROUPS), None)
+def image_column(obs: pd.DataFrame, declared: str | None, layers: Sequence[Layer]) -> str | None:
+    """Return the declared column of images, or one with a usual name; None for one image.
+
+    Without a declared one, the first column with the name of a layer comes before the others. Names
+    of image files also make a column one of images.
+    """
+    names = named(obs, IMAGE_NAMES)
+    if declared in obs:
+        names = [str(declared)]
+    else:
+        names += [name for name in obs if name not in names and _has_files(obs[name])]
+    names = [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]
+    if len(names) < 2:
+        return next(iter(names), None)
+    fitting = (x for x in names if images_by_name(layers, obs[x].dropna().unique()))
+    return next(fitting, names[0])
+
+
+def _has_files(column: pd.Series) -> bool:
+    """Return whether all values are names of image files."""
+    if pd.api.types.is_numeric_dtype(column.dtype) or not len(column.dropna()):
+        return False
+    # Most other columns fail with their first value.
+    values = column.dropna()
+    return all(EXTENSIONS.search(str(x).lower()) for x in (values.iloc[0], *values.unique()))
 
 
 def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:
     """Return the image that each layer shows, according to its name.
 
     Names match if they are equal, or equal without file extensions and words such as "mask":
-    ``A_mask`` shows ``A.tiff``. A layer whose name matches several images shows none of them.
+    ``A_mask`` shows ``A.tiff``. Otherwise, one may have further words at its end, but no numbers:
+    ``A_mask`` shows ``A_raw.tiff``. A layer whose name matches several images shows none of them.
     """
     exact = {name_of(value): value for value in values}
     similar: dict[str, list[object]] = {}
     for name, value in exact.items():
         similar.setdefault(_plain(name), []).append(value)
     found: dict[Layer, object] = {}
+    longer: dict[Layer, list[object]] = {}
     for layer in layers:
         # napari-spatialdata stores the name of the element in the metadata.
         for name in (str(name) for name in (layer.name, layer.metadata.get("name")) if name):
@@ -159,7 +181,17 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
                 found[layer] = exact[name]
             elif len(alike) == 1:
                 found.setdefault(layer, alike[0])
-    return found
+            elif not alike:
+                begin = [x for x in similar if _begins(_plain(name), x) or _begins(x, _plain(name))]
+                longer[layer] = [value for x in begin for value in similar[x]]
+    seen = list(found.values())
+    rest = {x: its[0] for x, its in longer.items() if len(its) == 1 and its[0] not in seen}
+    return rest | found
+
+
+def _begins(short: str, name: str) -> bool:
+    """Return whether a plain name begins with another one, and has no number after it."""
+    return name.startswith(f"{short} ") and not re.search(r"\d", name[len(short) :])
 
 
 def _plain(name: str) -> str:

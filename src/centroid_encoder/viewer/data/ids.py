@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +24,10 @@ PIXELS_OF_CENTERS = 2**21
 """Approximate number of pixels from which the centers of labels are computed."""
 
 
+PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+"""Attributes of the place of a layer."""
+
+
 @dataclass(frozen=True, eq=False)
 class LayerIds:
     """The ids of a layer, read once for all links to it."""
@@ -35,11 +40,35 @@ class LayerIds:
     """(n_ids, ndim) centers in pixels, NaN for labels without a sampled pixel."""
     step: int = 1
     """Only every `step`-th pixel was sampled for the centers."""
+    checksum: int = 0
+    """The `checksum` of the pixels."""
 
 
 def pixels(layer: Labels | Image) -> Any:
     """Return the pixels at full resolution: an array of NumPy, dask, zarr or another library."""
     return layer.data[0] if layer.multiscale else layer.data
+
+
+def checksum(image: Any) -> int:
+    """Return a number that changes with the pixels of an image in memory; 0 for a lazy image."""
+    return zlib.crc32(np.ascontiguousarray(image).data) if isinstance(image, np.ndarray) else 0
+
+
+def as_mask(image: Image) -> Labels | None:
+    """Return an image in memory as Labels if it may be a mask: whole numbers in patches.
+
+    napari opens a mask in a ``.tif`` file as an Image layer.
+    """
+    data = None if image.rgb or image.multiscale else image.data
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in "iu":
+        return None
+    rows = data[..., :: math.ceil(data.size / PIXELS_OF_CENTERS), :]
+    left, right = rows[..., 1:], rows[..., :-1]
+    inside = (left != 0) & (right != 0)
+    if not inside.any() or (left == right)[inside].mean() <= 0.5:
+        return None
+    place = {key: getattr(image, key) for key in PLACE}
+    return Labels(data, name=f"{image.name} labels", **place)
 
 
 def is_slow(layer: Labels) -> bool:
@@ -77,4 +106,4 @@ def label_ids(image: Any) -> LayerIds:
         found = ndimage.center_of_mass(np.broadcast_to(1, part.shape), part, ids)
     centers = np.reshape(np.array(found, dtype=float), (len(ids), part.ndim))
     centers[:, -2:] *= step
-    return LayerIds("label", ids, centers, step)
+    return LayerIds("label", ids, centers, step, checksum(image))

@@ -207,12 +207,20 @@ class Misfit(ValueError):
 def find_misfit(link: Link, join: Join) -> Misfit | None:
     """Return a warning if positions contradict a join, or if all ids are off by one.
 
+    Raises a ValueError if most cells have no label, unless their positions prove the join.
+
     Positions and pixels are compared after an affine fit, so units, origin and directions of the
     axes do not matter.
     """
     where, places = coordinates(link.table.adata) or ("", None)
     if join.of.item != "label" or ((share := _share_at_labels(join, places)) or 0) >= 0.5:
         return None
+    missing = join.n_rows - join.n_joined
+    if missing > join.n_rows / 2:
+        raise ValueError(
+            f"{missing:,} of {join.n_rows:,} cells have no label in {link.layer.name}, which is "
+            "left as it is: the table may belong to another image; choose another layer or column"
+        )
     text = (
         f"The positions in {where} contradict these ids: only {100 * (share or 0):.0f} % of the "
         "cells lie at their label"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -16,7 +16,7 @@ from anndata import AnnData
 from napari.layers import Labels, Layer
 
 from centroid_encoder.tl._result import cv_key, embedding_key, obs_key
-from centroid_encoder.tl._table import frame_to_anndata
+from centroid_encoder.tl._table import as_obs, frame_to_anndata
 from centroid_encoder.viewer.data.columns import are_ids
 from centroid_encoder.viewer.data.ids import CellLayer
 
@@ -24,6 +24,8 @@ Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
 """Place where a table was found; the list of tables has this order."""
 DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of the layers that the widget draws; they have no cells of their own."""
+BEFORE = " (before the change)"
+"""End of the name of a table that its layer no longer holds."""
 NOT_SHOWN = object()
 """Stands for the image of a layer if the user chose that it shows nothing of the table."""
 
@@ -57,8 +59,14 @@ class Table:
     """Image that each layer shows: None for all images, or `NOT_SHOWN`; the latest comes last."""
     declined: bool = False
     """Whether the user chose that no layer shows the table."""
-    _features: pd.DataFrame | None = None
-    _columns: tuple[Any, ...] = ()
+    unsaved: bool = False
+    """Whether results or labels were written into it since it was opened or saved."""
+    features: pd.DataFrame | None = None
+    """Copy of the features that it was made of, with the names of the cells."""
+    published: set[str] = field(default_factory=set)
+    """Columns of results that were written into these features."""
+    added: set[str] = field(default_factory=set)
+    """Columns of ``obs`` that others have added to these features."""
 
     @property
     def declared(self) -> Mapping[str, Any]:
@@ -67,33 +75,52 @@ class Table:
         return attrs if isinstance(attrs, Mapping) else {}
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
-        """Return whether the table was made of exactly these features."""
-        same: bool = features is self._features
-        return same and tuple(features.columns) == self._columns
+        """Return whether the table was made of these features; further columns do not matter."""
+        mine = self.features
+        if mine is None or len(features) != len(mine) or not set(mine) <= set(features):
+            return False
+        return bool(features[list(mine)].set_axis(mine.index).equals(mine))
 
-    def follow(self, features: pd.DataFrame) -> None:
-        """Remember the features that the table was made of."""
-        self._features, self._columns = features, tuple(features.columns)
+    def add_columns(self, features: pd.DataFrame) -> None:
+        """Copy the columns that others have added to these features into ``obs``."""
+        obs, mine = self.adata.obs, self.features
+        assert mine is not None
+        known = {*map(str, obs), *map(str, mine), *self.published} - self.added
+        for name in [name for name in features if str(name) not in known]:
+            obs[str(name)] = as_obs(features[name]).set_axis(mine.index)
+            self.added.add(str(name))
+
+    @property
+    def title(self) -> str:
+        """The name without the number that distinguishes tables of the same name."""
+        return re.sub(r" \[\d+\]$", "", self.name)
 
 
-def find_tables(layers: Iterable[Layer], opened: list[Table], known: list[Table]) -> list[Table]:
-    """Return the tables of layers and the opened tables, in the order of `Origin`.
+def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
+    """Return the tables of layers and the known tables, in the order of `Origin`.
 
     An AnnData that is in several places gives one table, with the first layer that can show its
-    cells. A known table stays the same object.
+    cells. A known table stays the same object. It also stays if its layer was removed; one of
+    features, or one that its layer no longer holds, stays only with unsaved results.
     """
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
-    places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]
+    places = [place for layer in layers for place in _tables_of(layer, known)]
     found: list[Table] = []
     for place in sorted(places, key=lambda place: place.origin != "spatialdata"):
-        table = next((t for t in [*found, *known] if t.adata is place.adata), None) or copy(place)
+        table = next((t for t in [*found, *known] if t.adata is place.adata), place)
         if table not in found:
             table.name, table.layer, table.origin = place.name, place.layer, place.origin
             table.sdata, table.table_name = place.sdata, place.table_name
             found.append(table)
         # Keep the file that the table was last saved to.
         table.path = table.path or place.path
+    for table in (table for table in known if table not in found):
+        is_replaced = table.layer in layers
+        if table.unsaved or not (is_replaced or (table.origin == "features" and table.layer)):
+            table.name = table.title + BEFORE * is_replaced
+            table.layer = None
+            found.append(table)
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
     names: Counter[str] = Counter()
     for table in found:
@@ -126,14 +153,28 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer) and len((features := layer.features).columns):
-        same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
-        of_labels = isinstance(layer, Labels)
-        adata = same.adata if same else features_to_anndata(features, of_labels=of_labels)
-        table = Table(adata, f"{layer.name}: features", layer, "features")
-        table.follow(features)
-        if adata.n_vars:
+    if isinstance(layer, CellLayer) and len(layer.features.columns):
+        table = _of_features(layer, known)
+        if table.adata.n_vars:
             yield table
+
+
+def _of_features(layer: CellLayer, known: list[Table]) -> Table:
+    """Return the known table of a layer's features, or a new one.
+
+    Without results, a table is made again when others add columns, which may be measurements.
+    """
+    features, name = layer.features, f"{layer.name}: features"
+    for table in known:
+        if table.layer in (layer, None) and table.is_made_of(features):
+            assert table.features is not None
+            others = set(features) - set(table.features) - table.published
+            if not others or table.unsaved or table.path is not None:
+                table.add_columns(features)
+                return replace(table, name=name, layer=layer, origin="features")
+    adata = features_to_anndata(features, of_labels=isinstance(layer, Labels))
+    made_of = features.set_axis(adata.obs_names)
+    return Table(adata, name, layer, "features", features=made_of)
 
 
 def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
@@ -157,6 +198,8 @@ def publish(table: Table, key: str) -> None:
     layer, adata = table.layer, table.adata
     if not isinstance(layer, CellLayer) or not table.is_made_of(layer.features):
         return
+    if table.features is None or not table.features.index.equals(adata.obs_names):
+        return
     features = layer.features
     names = obs_key(key, "split"), obs_key(key, "label"), obs_key(cv_key(key), "label")
     columns = {name: adata.obs[name].array for name in names if name in adata.obs}
@@ -166,8 +209,8 @@ def publish(table: Table, key: str) -> None:
         # Do not replace a measurement of the same name.
         if (name := f"{_axis(key)}{i}") not in adata.var_names:
             columns[name] = values
+    table.published.update(columns)
     layer.features = features.assign(**columns)
-    table.follow(layer.features)
 
 
 def _axis(key: str) -> str:

@@ -279,6 +279,8 @@ class CellsPanel(QWidget):
     def _recolor(self) -> None:
         """Show the chosen colours, or the own colours of the layers if none are chosen."""
         colors, mode, session = None, self.color_box.value, self._session
+        if not session.catalog.check_cells():
+            return
         adata = session.adata
         # The map already colours its own labels, like its regions.
         own = mode == colorings.LABEL and session.shown_labels in (session.label_key, None)

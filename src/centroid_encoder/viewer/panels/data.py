@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from napari.layers import Labels
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
+from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
 from centroid_encoder.tl._table import is_table
@@ -59,7 +59,7 @@ class DataPanel(QWidget):
         self._refresh = QTimer(self, interval=0, singleShot=True)
         self._refresh.timeout.connect(catalog.refresh)
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
-        self._rejoin.timeout.connect(catalog.join_again)
+        self._rejoin.timeout.connect(catalog.join_painted)
 
         self.opening = Opening(catalog, catalog.choose, self._on_failed)
         tip = "Tables of cells in napari"
@@ -70,8 +70,7 @@ class DataPanel(QWidget):
         self.menu.addAction("Open .zarr folder …", self.opening.ask_folder)
         self.measure_action = self.menu.addAction("Measure cells …", self._ask_layers)
         self.measure_action.setToolTip("Make a table of the cells of Labels and Image layers")
-        self.close_action = self.menu.addAction("Close table", lambda: catalog.close(catalog.table))
-        self.close_action.setToolTip("Results that are not saved are lost")
+        self.close_action = self.menu.addAction("Close table", self._on_close)
         self.measuring = TaskRow()
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
@@ -142,6 +141,16 @@ class DataPanel(QWidget):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept files of tables; napari opens all others."""
         event.setAccepted(bool(dropped(event)[0]))
+
+    def _on_close(self) -> None:
+        """Close the chosen table, after a question if its results are not saved."""
+        table = self.catalog.table
+        if table is None:
+            return
+        answers = QMessageBox.StandardButton
+        text = f"The labels and maps in {table.name} are not saved. Close it anyway?"
+        if not table.unsaved or answers.Yes == QMessageBox.question(self, "Close the table", text):
+            self.catalog.close(table)
 
     def _on_failed(self, error: Exception) -> None:
         self.message.say(error, "error")
@@ -250,7 +259,9 @@ class DataPanel(QWidget):
             obs = table.adata.obs
             names = [str(name) for name in obs if may_be_ids(obs[name])]
             ids = [(name, (name, 0)) for name in [*names, OBS_NAMES]]
-            chosen = ("", 0) if link is None else (link.id_column or "", link.shift)
+            chosen = table.ids or ("", 0)
+            if link is not None:
+                chosen = link.id_column or "", link.shift
             if chosen not in [value for _, value in ids]:
                 shifted = f" {chosen[1]:+}" if chosen[1] else ""
                 ids.insert(0, (f"{chosen[0]}{shifted}" or "choose …", chosen))
@@ -259,7 +270,8 @@ class DataPanel(QWidget):
             images = self.catalog.image_column or ONE_IMAGE
             self.image_box.offer([("one image", ONE_IMAGE), *columns], images)
         for widget in (self._by, self.instance_box):
-            widget.setVisible(table is not None and (several or link is not None))
+            by_hand = table is not None and table.ids is not None and not table.declined
+            widget.setVisible(table is not None and (several or by_hand or link is not None))
         for widget in (self._in, self.image_box):
             widget.setVisible(bool(columns) and (several or link is not None))
 

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
@@ -200,6 +201,7 @@ class SaveRow(QWidget):
 
         def on_end(_: None, error: Exception | None) -> None:
             self.task = None
+            table.unsaved |= path is not None and error is not None
             if isinstance(error, UnwritableError):
                 less = [*without, str(error.parameter)]
                 self._again = partial(self._write, write, done, path, less)
@@ -213,6 +215,8 @@ class SaveRow(QWidget):
                     table.path = self._saved_to = path
             self._offer()
 
+        # The file lacks all that is written while the thread runs.
+        table.unsaved &= path is None
         self.without_button.hide()
         self.message.say("Saving …")
         self.task = Task(lambda _: write(without), on_end, self)
@@ -240,9 +244,21 @@ class SaveRow(QWidget):
         return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
-        """Let the user choose a name, add the default ending if it has none, and save."""
+        """Let the user choose a name, which ends as the chosen kind of file does, and save."""
         default = default or self.proposal
-        name, _ = QFileDialog.getSaveFileName(self, "Save", default, kinds)
-        if name:
-            path = Path(name)
-            save(path if path.suffix else path.with_suffix(Path(default).suffix))
+        dialog = QFileDialog(self, "Save", "", kinds)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+
+        def use(kind: str) -> None:
+            # Qt adds the suffix before its question on replacing a file.
+            suffix = kind.split("*.")[1].split()[0].rstrip(")")
+            dialog.setDefaultSuffix(suffix)
+            if name := Path(dialog.selectedFiles()[0]).name:
+                dialog.selectFile(str(Path(name).with_suffix(f".{suffix}")))
+
+        dialog.selectFile(default)
+        use(kinds)
+        dialog.filterSelected.connect(use)
+        dialog.fileSelected.connect(lambda name: save(Path(name)))
+        dialog.open()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
+CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
 Values = tuple[NDArray[np.intp], list[str]]
@@ -109,6 +110,8 @@ class Session:
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
         self.catalog.table_changed.connect(self._on_table)
+        self.catalog.written.connect(self._on_written)
+        self._adata_read: AnnData | None = None
         self.key = "ce"
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
@@ -203,13 +206,16 @@ class Session:
         self.table_changed.emit()
         self.columns_changed.emit()
         self.shown_changed.emit()
+        if adata is not None and adata is self._adata_read:
+            self.say(CHANGED_CELLS, "error")
+        self._adata_read = adata
 
     def start_labeling(self, column: str = NEW_COLUMN) -> None:
         """Begin to label cells by hand in a new column, or continue in one.
 
         The column becomes the label column that is chosen.
         """
-        if self.adata is None:
+        if self.adata is None or not self.catalog.check_cells():
             return
         self.end_labeling()
         self.say("")
@@ -285,9 +291,18 @@ class Session:
 
     def read(self) -> None:
         """Read what is stored under the key, and show it."""
+        if not self.catalog.check_cells():
+            return
         self._read()
         self.columns_changed.emit()
         self.shown_changed.emit()
+
+    def _on_written(self) -> None:
+        """Show what others have written; a live map of the labelling here stays."""
+        if self.draft is None:
+            self.read()
+        else:
+            self._after_labels()
 
     def _read(self) -> None:
         adata = self.adata
@@ -328,7 +343,9 @@ class Session:
         Raises a ValueError if the cells of the table have changed since the job began.
         """
         job.write(table.adata)
+        table.unsaved = True
         publish(table, job.key)
+        self.catalog.show_elsewhere(table)
         if table is not self.table:
             return
         is_check = call.function == "cross_validate"
@@ -346,6 +363,8 @@ class Session:
         self, rows: NDArray[np.intp], mode: SelectionMode = "replace", *, zoom: bool = False
     ) -> None:
         """Select cells, rows of the AnnData, and move the camera to them if wanted."""
+        if not self.catalog.check_cells():
+            return
         if mode == "replace":
             self.selected = np.zeros_like(self.selected)
         self.selected[rows] = mode != "remove"
@@ -447,7 +466,7 @@ class Session:
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
-        if (labeling := self.editable) is None:
+        if (labeling := self.editable) is None or not self.catalog.check_cells():
             return None
         self.say("")
         if not labeling.is_there:
@@ -465,6 +484,9 @@ class Session:
         if failure is not None:
             self.say(failure, "error")
             return None
+        if self.table is not None:
+            self.table.unsaved = True
+            self.catalog.show_elsewhere(self.table)
         self._say_fault()
         return labeling
 

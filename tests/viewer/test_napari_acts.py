@@ -1,0 +1,343 @@
+"""What napari and code of the user do to layers and tables while the widget is open."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from napari import Viewer
+from napari.components import ViewerModel
+from napari.layers import Labels
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QEvent, QTimer
+from qtpy.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.data.tables import is_drawn
+from tests.viewer.seen import entries, open_table, seen_colors
+
+Open = Callable[[], CentroidEncoderWidget]
+ImageOf = Callable[..., Any]
+
+
+def label_by_hand(widget: CentroidEncoderWidget) -> AnnData:
+    """Label cells of two classes, and return their table."""
+    widget.session.start_labeling()
+    for name, rows in (("A", range(8)), ("B", range(8, 15))):
+        assert widget.session.change_labels(lambda x, name=name, rows=rows: x.assign(rows, name))
+    assert widget.session.adata is not None
+    return widget.session.adata
+
+
+def n_by_hand(widget: CentroidEncoderWidget) -> int:
+    assert widget.session.labeling is not None
+    return int(widget.session.labeling.counts().sum())
+
+
+def close_dock(viewer: Viewer) -> None:
+    viewer.window.remove_dock_widget("all")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    gc.collect()
+
+
+def assert_colors_are_right(viewer: Viewer, layer: Labels, adata: AnnData) -> None:
+    """Check that each cell in the layer has the colour of its class, and no pixel another one."""
+    there = np.isin(adata.obs["cell_id"], layer.data)
+    found = seen_colors(viewer, layer, adata.obs["cell_id"][there])
+    codes = adata.obs["cell_type"].cat.codes[there]
+    assert len(np.unique(found, axis=0)) == 3
+    assert len(pd.DataFrame(found).assign(code=codes.to_numpy()).drop_duplicates()) == 3
+    (drawn,) = (x for x in viewer.layers if x.name.startswith(f"{layer.name} · "))
+    assert np.array_equal(drawn.data > 0, np.isin(layer.data, adata.obs["cell_id"]))
+
+
+@pytest.fixture
+def features(cells: AnnData, image_of: ImageOf) -> tuple[Any, pd.DataFrame]:
+    """Image of cells, and their features with ids."""
+    image = image_of(cells)
+    ids, kind = cells.obs["cell_id"].to_numpy(), cells.obs["cell_type"].to_numpy()
+    table = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=ids, kind=kind)
+    return image, table
+
+
+# -- nothing is lost -------------------------------------------------------------------------------
+
+
+def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
+    viewer: Viewer, open_widget: Open, cells: AnnData, embed: Any, tmp_path: Path
+) -> None:
+    embed().write_h5ad(tmp_path / "cells.h5ad")
+    widget = open_widget()
+    open_table(widget.catalog, tmp_path / "cells.h5ad")
+    adata = label_by_hand(widget)
+    del widget
+    close_dock(viewer)
+    widget = open_widget()
+    assert entries(widget.data.table_box) == ["cells.h5ad"]
+    assert widget.session.adata is adata
+    assert widget.result is not None
+    widget.session.start_labeling()
+    assert n_by_hand(widget) == 15
+    # The table that was chosen is chosen again.
+    chosen = widget.catalog.add(cells, "a second one")
+    widget.catalog.choose(chosen)
+    del widget
+    close_dock(viewer)
+    widget = open_widget()
+    assert widget.catalog.table is chosen
+    # A table with unsaved labels is closed after a question.
+    widget.catalog.choose(next(x for x in widget.catalog.tables if x.adata is adata))
+    answers = iter([QMessageBox.StandardButton.No, QMessageBox.StandardButton.Yes])
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(QMessageBox, "question", lambda *_: next(answers))
+        for n_tables in (2, 1, 0):
+            widget.data.close_button.click()
+            assert len(widget.catalog.tables) == n_tables
+    assert next(answers, None) is None
+
+
+def test_columns_that_others_add_to_features_are_added_to_the_table(
+    viewer: Viewer, open_widget: Open, features: Any, train: Callable[..., None], qtbot: QtBot
+) -> None:
+    image, table = features
+    layer = viewer.add_labels(image, name="nuclei", features=table)
+    widget = open_widget()
+    widget.form.label_key.value = "kind"
+    train(widget)
+    adata = label_by_hand(widget)
+    # A plugin adds a column in place, and another one replaces the features.
+    layer.features["cluster"] = pd.Categorical(["x", "y"] * 60)
+    widget.select(np.array([3]))
+    layer.features = layer.features.assign(more=1)
+    qtbot.waitUntil(lambda: "more" in adata.obs)
+    assert widget.session.adata is adata
+    assert adata.obs["cluster"].tolist() == ["x", "y"] * 60
+    assert "cluster" in entries(widget.cells.value_box)
+    assert widget.result is not None
+    assert n_by_hand(widget) == 15
+    assert entries(widget.data.table_box) == ["nuclei: features"]
+
+
+def test_the_table_of_earlier_features_stays_when_a_point_is_added(
+    viewer: Viewer, open_widget: Open, features: Any, qtbot: QtBot
+) -> None:
+    places = np.random.default_rng(0).uniform(0, 99, (120, 2))
+    layer = viewer.add_points(places, features=features[1].drop(columns="index"), name="dots")
+    widget = open_widget()
+    adata = label_by_hand(widget)
+    before = ["dots: features", "dots: features (before the change)"]
+    for n in (121, 122):
+        layer.add((50, 50))
+        qtbot.waitUntil(lambda n=n: widget.catalog.tables[0].adata.n_obs == n)
+        assert entries(widget.data.table_box) == before
+        assert widget.session.adata is adata
+        assert n_by_hand(widget) == 15
+
+
+def test_the_table_of_a_removed_layer_stays(
+    viewer: Viewer, open_widget: Open, cells: AnnData, image_of: ImageOf, make_cells: Any,
+    qtbot: QtBot,
+) -> None:  # fmt: skip
+    layer = weakref.ref(viewer.add_labels(image_of(cells), metadata={"adata": cells}))
+    widget = open_widget()
+    assert label_by_hand(widget) is cells
+    widget.cells.color_box.setCurrentText("label")
+    widget.select(np.array([3]))
+    viewer.layers.selection.clear()
+    viewer.layers.clear()
+    qtbot.waitUntil(lambda: widget.catalog.link is None)
+    assert widget.session.adata is cells
+    assert n_by_hand(widget) == 15
+    qtbot.wait(50)
+    gc.collect()
+    assert layer() is None
+    # The next table that the user opens is shown.
+    viewer.add_labels(np.zeros((9, 9), int), metadata={"adata": make_cells()})
+    qtbot.waitUntil(lambda: widget.session.adata is not cells)
+    assert len(widget.catalog.tables) == 2
+
+
+def test_saving_asks_before_it_replaces_a_file(
+    open_widget: Open, cells: AnnData, tmp_path: Path, qtbot: QtBot
+) -> None:
+    widget = open_widget()
+    row = widget.save_row
+    widget.show_table(cells)
+    (tmp_path / "precious.csv").write_text("my other data")
+    row.save_table_action.trigger()
+    (dialog,) = row.findChildren(QFileDialog)
+    dialog.setDirectory(str(tmp_path))
+    csv = next(kind for kind in dialog.nameFilters() if "csv" in kind)
+    dialog.selectNameFilter(csv)
+    dialog.filterSelected.emit(csv)
+    (field,) = dialog.findChildren(QLineEdit)
+    assert field.text() == "cells_ce.csv"
+    asked: list[str] = []
+
+    def refuse() -> None:
+        (box,) = (x for x in QApplication.topLevelWidgets() if isinstance(x, QMessageBox))
+        asked.append(box.text())
+        box.button(QMessageBox.StandardButton.No).click()
+
+    field.setText("precious")
+    QTimer.singleShot(100, refuse)
+    dialog.accept()
+    assert "precious.csv already exists" in asked[0]
+    assert (tmp_path / "precious.csv").read_text() == "my other data"
+    field.setText("mine")
+    dialog.accept()
+    qtbot.waitUntil(lambda: row.task is None and (tmp_path / "mine.csv").exists())
+
+
+# -- nothing wrong is shown ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(
+    viewer: Viewer, open_widget: Open, embed: Any, image_of: ImageOf
+) -> tuple[CentroidEncoderWidget, Labels, AnnData]:
+    """The widget with a map, and its layer in the colours of the classes."""
+    adata = embed()
+    layer = viewer.add_labels(image_of(adata), name="nuclei", metadata={"adata": adata})
+    widget = open_widget()
+    widget.cells.color_box.setCurrentText("label")
+    return widget, layer, adata
+
+
+def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(
+    viewer: Viewer, shown: Any, qtbot: QtBot
+) -> None:
+    widget, layer, adata = shown
+    gone = int(layer.data[2, 2])
+    layer.brush_size = 6
+
+    def missing(n: int) -> None:
+        text = f"{n} without a label in the image"
+        qtbot.waitUntil(lambda: text in widget.data.joined_text.text())
+        assert_colors_are_right(viewer, layer, adata)
+
+    layer.paint((2, 2), 0)
+    missing(1)
+    layer.undo()
+    missing(0)
+    layer.redo()
+    missing(1)
+    layer.undo()
+    missing(0)
+    widget.select(np.flatnonzero(adata.obs["cell_id"] == gone))
+    assert widget.cells.unseen_text.text() == ""
+    layer.data[layer.data == gone] = 0
+    layer.refresh()
+    missing(1)
+    # Without a change, the cells are not joined again.
+    joined: list[None] = []
+    widget.catalog.link_changed.connect(lambda: joined.append(None))
+    layer.refresh()
+    qtbot.wait(500)
+    assert not joined
+
+
+@pytest.mark.parametrize("act", ["select", "label", "color"])
+def test_cells_removed_in_place_are_noticed_before_anything_is_written(
+    viewer: Viewer, shown: Any, act: str, qtbot: QtBot
+) -> None:
+    widget, layer, adata = shown
+    label_by_hand(widget)
+    widget.select(np.array([80]))
+    kept = adata.obs["cell_type_by_hand"].iloc[10:].astype(object)
+    adata._inplace_subset_obs(np.arange(120) >= 10)
+    if act == "select":
+        widget.select(np.array([100]))
+    elif act == "label":
+        widget.session.label_selected("T")
+    else:
+        widget.cells.color_box.setCurrentText("confidence")
+    assert widget.message.kind == "error"
+    assert "it was read again" in widget.message.text()
+    assert adata.obs["cell_type_by_hand"].astype(object).equals(kept)
+    assert not widget.session.selected.any()
+    # Afterwards, everything is that of the cells that are left.
+    (at,) = np.flatnonzero(adata.obs_names == "cell50")
+    widget.select(np.array([at]))
+    (drawn,) = (x for x in viewer.layers if x.name == "selected cells")
+    assert set(layer.data[drawn.data > 0]) == {adata.obs["cell_id"].iloc[at]}
+    widget.cells.color_box.setCurrentText("label")
+    assert_colors_are_right(viewer, layer, adata)
+    qtbot.wait(10)
+
+
+def test_two_widgets_on_one_table_show_one_result(
+    shown: Any, train: Callable[..., None], qtbot: QtBot
+) -> None:
+    widget, _, adata = shown
+    other = CentroidEncoderWidget(ViewerModel())
+    qtbot.addWidget(other)
+    other.show_table(adata, label_key="cell_type")
+    for widgets in ((widget, other), (other, widget)):
+        widgets[0].form.max_epochs.value = 3
+        train(widgets[0])
+        for one in widgets:
+            assert np.array_equal(one.map.canvas.map.scene.points, adata.obsm["X_ce"])
+    label_by_hand(widget)
+    assert "cell_type_by_hand" in entries(other.cells.value_box)
+    other.close()
+    other.setParent(None)
+    other._detach()
+    train(widget)
+
+
+def test_drawn_layers_do_not_update_the_lists(viewer: Viewer, shown: Any, qtbot: QtBot) -> None:
+    widget, _, _ = shown
+    qtbot.wait(20)
+    listed: list[None] = []
+    widget.catalog.listed.connect(lambda: listed.append(None))
+    for rows in ([5], [6], [], [7], []):
+        widget.select(np.array(rows, dtype=np.intp))
+        qtbot.wait(20)
+    widget.cells.color_box.setCurrentText("original colours")
+    qtbot.wait(20)
+    assert not any(map(is_drawn, viewer.layers))
+    assert not listed
+
+
+def test_a_table_that_does_not_fit_is_not_painted(
+    viewer: Viewer, shown: Any, image_of: ImageOf, make_cells: Any, qtbot: QtBot
+) -> None:
+    widget, layer, adata = shown
+    # Another tissue has a few of the ids.
+    other = np.where(np.isin(layer.data, adata.obs["cell_id"][:50]), layer.data, 0)
+    layer.data = other
+    qtbot.waitUntil(lambda: not widget.catalog.joins)
+    assert "70 of 120 cells have no label in nuclei" in widget.data.message.text()
+    assert list(viewer.layers) == [layer]
+    assert layer.opacity > 0
+
+
+def test_a_mask_that_napari_opens_as_an_image_is_joined(
+    viewer: Viewer, open_widget: Open, cells: AnnData, image_of: ImageOf, qtbot: QtBot
+) -> None:
+    image = image_of(cells).astype(np.uint16)
+    photo = np.random.default_rng(0).integers(1, 400, image.shape).astype(np.uint16)
+    viewer.add_image(photo, name="DAPI")
+    mask = viewer.add_image(image, name="mask", scale=(2, 2))
+    widget = open_widget()
+    assert [x.name for x in widget.catalog.layers] == ["mask labels"]
+    widget.show_table(cells, label_key="cell_type")
+    assert [x.name for x in viewer.layers] == ["DAPI", "mask", "mask labels"]
+    labels = viewer.layers["mask labels"]
+    assert widget.catalog.layer is labels
+    assert not mask.visible
+    assert np.array_equal(labels.scale, mask.scale)
+    widget.cells.color_box.setCurrentText("label")
+    assert_colors_are_right(viewer, labels, cells)
+    # They do not come back if the user removes them.
+    viewer.layers.remove(labels)
+    qtbot.waitUntil(lambda: widget.catalog.link is None)
+    assert [x.name for x in viewer.layers] == ["DAPI", "mask"]
