@@ -20,8 +20,6 @@ MAX_READ = 300
 """Pixels along a side that are read of an image."""
 LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
 """Events of an Image layer after which a picture is another one."""
-FIRST_WINDOW = 32
-"""Half the side of the first window in which the pixels of a label are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,26 +106,9 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
 def label_window(
     layer: Labels, join: Join, item: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the mask of a label in a window of the pixels, and the first pixel of the window.
-
-    Pixels are read near the center of the label, and farther off until it ends.
-    """
-    image = pixels(layer)
-    shape = np.array(image.shape)
-    center, half = join.of.centers[np.searchsorted(join.of.ids, item)], FIRST_WINDOW
-    if not np.isfinite(center).all():
-        center, half = shape / 2, int(shape.max())
-    while True:
-        low = np.maximum(center.astype(int) - half, 0)
-        high = np.minimum(center.astype(int) + half + 1, shape)
-        mask = np.asarray(image[tuple(map(slice, low, high))]) == item
-        found = np.argwhere(mask)
-        # At a border of the window inside the image, the label may continue.
-        first, last = low * 0, high - low - 1
-        at_ends = (found[:, None] == [first, last]).any(axis=0) if len(found) else True
-        if not (at_ends & np.array([low > 0, high < shape])).any():
-            return mask, low
-        half *= 2
+    """Return the mask of a label in its box, and the first pixel of the box."""
+    box = join.of.box(np.array([item]))
+    return np.asarray(pixels(layer)[box]) == item, np.array([side.start for side in box])
 
 
 def to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

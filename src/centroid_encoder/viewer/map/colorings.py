@@ -33,7 +33,7 @@ STEPS = 20
 MAX_EXPLAINED = 12
 """Largest number of categories that are named below the box."""
 GREY = "#6f737c"
-FAINT = "#b0b4be60"
+FAINT = "#c8ccd6a0"
 """Translucent grey for cells without a label."""
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
@@ -48,6 +48,8 @@ class Colors:
     colors: list[str]
     meaning: str
     """One line of HTML that explains the colours."""
+    hollow: int | None = None
+    """Code of the labels that are outlined in the image, and not filled."""
 
 
 def offered(session: Session) -> dict[str, Callable[[], Colors]]:
@@ -88,9 +90,9 @@ def _labels(session: Session) -> Colors:
     codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
     palette = list(of_label.values())
     if session.labeling is not None:
-        # The user who labels by hand needs to see cells without a label.
+        # The user who labels by hand needs to see cells without a label, and the stain in them.
         codes[codes < 0] = len(palette)
-        palette.append(FAINT)
+        return Colors(codes, [*palette, FAINT], "", hollow=len(palette))
     return Colors(codes, palette, "")
 
 

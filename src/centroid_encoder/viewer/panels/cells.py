@@ -78,10 +78,13 @@ class CellsPanel(QWidget):
         self._coloring.timeout.connect(self._recolor)
         self._zooming = QTimer(self, interval=AFTER, singleShot=True)
         self._zooming.timeout.connect(self._zoom_steadily)
-        self.color_box.currentIndexChanged.connect(self._recolor)
+        # The user may choose the same colours again, after deleting their layer.
+        for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
+            chosen.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
+        session.catalog.listed.connect(self._on_listed)
         session.shown_changed.connect(self._on_shown)
         session.selection_changed.connect(self._on_selection)
 
@@ -97,20 +100,27 @@ class CellsPanel(QWidget):
         self._on_selection()
 
     def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
-        known = {(link.layer, link.join): link for link in self._links}
-        gone = [link for key, link in known.items() if key not in wanted]
+        known = {link.layer: link for link in self._links}
+        joins = dict(wanted)
+        gone = [link for layer, link in known.items() if layer not in joins]
         if not wanted:
             self._lasso.stop()
         remove(self._viewer, [x for link in gone for x in (link.marks, link.classes)])
         for link in gone:
             link.close()
-        self._links = links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        self._links = links = [known.get(key[0]) or LayerLink(self._viewer, *key) for key in wanted]
         for link in links:
+            link.join = joins[link.layer]
             link.picked.connect(self._session.select, unique=True)
         self.why.follow(bool(links))
         callbacks = self._viewer.mouse_drag_callbacks
         others = [callback for callback in callbacks if callback != self._on_press]
         callbacks[:] = [*others, self._on_press] if links else others
+
+    def _on_listed(self) -> None:
+        """Keep colours and outlines above layers that were added or moved."""
+        for link in self._links:
+            link.stay_on_top()
 
     def zoom(self, *, steady: bool = False) -> None:
         """Move the camera to the selected cells, if possible in the chosen layer."""
@@ -135,7 +145,6 @@ class CellsPanel(QWidget):
         """Start or stop drawing around cells."""
         layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
         if self.lasso_button.isChecked() and layer is not None:
-            self._viewer.dims.ndisplay = 2
             self._lasso.start(layer)
         else:
             self._lasso.stop()
@@ -259,7 +268,7 @@ class CellsPanel(QWidget):
             if colors is None:
                 link.uncolor()
             else:
-                link.color(mode, colors.codes, colors.colors)
+                link.color(mode, colors.codes, colors.colors, colors.hollow)
         values = None if colors is None or own else (colors.codes, colors.colors)
         self._session.color_cells(values)
         self.color_text.say("" if colors is None else colors.meaning)
