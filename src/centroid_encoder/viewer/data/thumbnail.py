@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
+from centroid_encoder.viewer.data.columns import images_by_name, name_of
 from centroid_encoder.viewer.data.ids import CellLayer, pixels
 from centroid_encoder.viewer.data.join import Join
 
@@ -30,6 +32,22 @@ class Thumbnail:
     """(side, side, 3) colours."""
     outline: NDArray[np.float64]
     """(n, 2) vertices, y and x, as shares of the side."""
+
+
+def layers_of_cell(
+    layers: Iterable[Layer], obs: pd.DataFrame, image_column: str | None, row: int
+) -> list[Layer]:
+    """Return the layers that do not show another image than that of the cell in a row of `obs`.
+
+    The names of layers and images match as in the search for labels; a layer with another name
+    counts for all images.
+    """
+    layers = list(layers)
+    if image_column is None:
+        return layers
+    images = obs[image_column]
+    shown, own = images_by_name(layers, images.dropna().unique()), name_of(images.iloc[row])
+    return [layer for layer in layers if name_of(shown.get(layer, own)) == own]
 
 
 def make_thumbnail(

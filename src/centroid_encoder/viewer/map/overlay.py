@@ -123,6 +123,8 @@ class LayerLink:
         if self._shown is None:
             self._before = layer.opacity
         of_value = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
+        if hollow is not None:
+            of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
         painted = self._painted(codes + 1, None if hollow is None else hollow + 1)
         self._shown = shown
         self.classes = self._draw(self.classes, painted, self._title, of_value)
