@@ -33,12 +33,13 @@ def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.flo
     return np.asarray(above[0].colormap.map(values))
 
 
-def outlined(viewer: Any, layer: Labels) -> NDArray[np.uint8]:
+def outlined(viewer: Any, layer: Labels, marks: Labels | None = None) -> NDArray[np.uint8]:
     """Outlines of the selected cells, in the pixels of their layer."""
     image = layer.data[0] if layer.multiscale else layer.data
     found = np.zeros(image.shape, dtype=np.uint8)
-    if HIGHLIGHT in viewer.layers:
+    if marks is None and HIGHLIGHT in viewer.layers:
         marks = viewer.layers[HIGHLIGHT]
+    if marks is not None:
         drawn = np.asarray(marks.data[0] if marks.multiscale else marks.data)
         corner = layer.world_to_data(marks.data_to_world(np.zeros(layer.ndim)))
         low = np.rint(corner).astype(int)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
 from dask import delayed
+from dask.array.core import normalize_chunks, slices_from_chunks
 from napari.layers import Image, Labels, Points, Shapes
 from numpy.typing import ArrayLike, NDArray
 
@@ -59,8 +61,13 @@ def lazily(image: Any) -> da.Array:
     """Return an image as an array of dask; its blocks are parts of planes if it has none itself."""
     if isinstance(image, da.Array):
         return image
-    blocks = getattr(image, "chunks", (*(1,) * (image.ndim - 2), SIDE_OF_BLOCK, SIDE_OF_BLOCK))
-    return da.from_array(image, blocks, name=False)
+    if type(image) is not np.ndarray:
+        return da.from_array(image, name=False)
+    sizes = (*(1,) * (image.ndim - 2), SIDE_OF_BLOCK, SIDE_OF_BLOCK)
+    chunks, name = normalize_chunks(sizes, image.shape), f"labels-{uuid4()}"
+    places = zip(np.ndindex(*map(len, chunks)), slices_from_chunks(chunks), strict=True)
+    # Not `from_array`, which copies the pixels.
+    return da.Array({(name, *at): image[part] for at, part in places}, name, chunks, image.dtype)
 
 
 def is_slow(layer: Labels) -> bool:

@@ -106,7 +106,8 @@ class LayerLink:
         invisible cells. Labels with the code `hollow` are outlined.
         """
         layer = self.layer
-        shown = name, codes.tobytes(), list(colors), hollow, len(layer.data), self.join
+        n_items = len(layer.data) if isinstance(layer, ItemLayer) else 0
+        shown = name, codes.tobytes(), list(colors), hollow, n_items, self.join
         if layer not in self.viewer.layers or shown == self._shown:
             return
         if isinstance(layer, ItemLayer):
@@ -307,10 +308,11 @@ class LayerLink:
         layer, is_grid = self.layer, self.viewer.canvas.grid.enabled
         is_active = layer is self.viewer.layers.selection.active
         is_own = is_grid or (is_active and str(layer.mode) in EDITING)
-        if self.marks is not None:
-            self.marks.visible = layer.visible and not is_grid
+        for drawn, is_hidden in ((self.marks, is_grid), (self.classes, is_own)):
+            # Each assignment redraws the layer.
+            if drawn is not None and drawn.visible != (layer.visible and not is_hidden):
+                drawn.visible = not drawn.visible
         if self.classes is not None:
-            self.classes.visible = layer.visible and not is_own
             self._before = layer.opacity or self._before
             layer.opacity = self._before if is_own else 0
 
@@ -352,9 +354,8 @@ class LayerLink:
             return found
 
         def drawn(data: Any) -> Any:
-            if type(data) is np.ndarray:
-                return painted(data)
-            return lazily(data).map_blocks(painted, dtype=of_id.dtype)
+            lazy = lazily(data).map_blocks(painted, dtype=of_id.dtype)
+            return lazy.compute() if type(data) is np.ndarray else lazy
 
         data = self.layer.data
         return [drawn(level) for level in data] if self.layer.multiscale else drawn(data)
