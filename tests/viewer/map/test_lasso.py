@@ -166,5 +166,5 @@ def test_no_small_cell_of_a_large_image_is_missed(
     viewer.reset_view()
     viewer.scene.camera.zoom *= 0.7
     widget.cells.lasso_button.click()
-    draw(-20, -20, 4120, 4120)
+    draw(-300, -300, 4400, 4400)
     assert widget.session.selected.all()

@@ -457,8 +457,9 @@ def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
         np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba(color))
     viewer.theme = "light"
     viewer.layers.remove(image)
-    viewer.add_image(np.zeros(IMAGE.shape))  # above the labels
     np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("black"))
+    viewer.add_image(np.zeros(IMAGE.shape))  # above the labels, and below the outlines
+    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("white"))
 
 
 def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:

@@ -7,11 +7,10 @@ from itertools import accumulate, product
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-import dask
 import dask.array as da
 import numpy as np
-from dask import delayed
 from dask.array.core import normalize_chunks, slices_from_chunks
+from dask.delayed import delayed
 from napari.layers import Image, Labels, Points, Shapes
 from numpy.typing import ArrayLike, NDArray
 
@@ -59,10 +58,9 @@ def pixels(layer: Labels | Image) -> Any:
 
 def lazily(image: Any) -> da.Array:
     """Return an image as an array of dask; its blocks are parts of planes if it has none itself."""
-    if isinstance(image, da.Array):
-        return image
     if type(image) is not np.ndarray:
-        return da.from_array(image, name=False)
+        lazy: da.Array = da.asarray(image)
+        return lazy
     sizes = (*(1,) * (image.ndim - 2), SIDE_OF_BLOCK, SIDE_OF_BLOCK)
     chunks, name = normalize_chunks(sizes, image.shape), f"labels-{uuid4()}"
     places = zip(np.ndindex(*map(len, chunks)), slices_from_chunks(chunks), strict=True)
@@ -91,7 +89,7 @@ def label_ids(image: Any) -> LayerIds:
     lazy = lazily(image)
     starts = product(*([0, *accumulate(sizes[:-1])] for sizes in lazy.chunks))
     blocks = (delayed(_runs)(*one) for one in zip(lazy.to_delayed().ravel(), starts, strict=True))
-    parts = dask.compute(*blocks)
+    parts = da.compute(*blocks)
     values, n, sums, lows, highs = map(np.concatenate, zip(*parts, strict=True))
     if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
         raise ValueError(f"the label {values.max()} is too large; labels must be below 2**63")

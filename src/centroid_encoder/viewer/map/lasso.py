@@ -94,38 +94,21 @@ def rows_inside(
     # The axes of a layer are the last ones of the viewer.
     shown = [axis - line.shape[1] for axis in displayed]
     hidden = [axis for axis in range(-layer.ndim, 0) if axis not in shown]
-    if isinstance(layer, Labels) and hidden and len(rows):
-        rows, centers = _parts_in_plane(drawn, shown, hidden, layer, join, rows)
-    else:
-        centers = join.centers(rows)
-    inside = Path(drawn[:, shown]).contains_points(centers[:, shown])
+    centers = join.centers(rows)
+    if isinstance(layer, Labels) and hidden:
+        low, high = drawn.min(axis=0), drawn.max(axis=0)
+        low[hidden] = high[hidden] = plane = np.rint(drawn[0, hidden])
+        boxes = join.of.boxes_of(join.ids[rows])
+        rows = rows[((boxes[:, 0] <= high) & (low < boxes[:, 1])).all(axis=1)]
+        if not len(rows):
+            return np.asarray(rows)
+        # Read the plane around these labels only.
+        box = list(join.of.box(join.ids[rows]))
+        for axis, at in zip(hidden, plane.astype(int).tolist(), strict=True):
+            box[axis] = slice(at, at + 1)
+        found = label_ids(pixels(layer)[tuple(box)])
+        rows, centers = join.rows(found.ids), found.centers + [side.start for side in box]
+        centers[:, hidden] = drawn[0, hidden]
+    inside = (rows >= 0) & Path(drawn[:, shown]).contains_points(centers[:, shown])
     inside &= (np.abs(centers[:, hidden] - drawn[0, hidden]) <= 0.5).all(axis=1)
     return np.asarray(rows[inside])
-
-
-def _parts_in_plane(
-    drawn: NDArray[np.float64],
-    shown: list[int],
-    hidden: list[int],
-    layer: Labels,
-    join: Join,
-    rows: NDArray[np.intp],
-) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """Return the rows of the labels near a line with pixels in its plane, and their centers there.
-
-    `drawn` are the vertices of the line in pixels; only the pixels around these labels are read.
-    """
-    low, high = drawn.min(axis=0), drawn.max(axis=0)
-    low[hidden] = high[hidden] = plane = np.rint(drawn[0, hidden])
-    boxes = join.of.boxes_of(join.ids[rows])
-    near = rows[((boxes[:, 0] <= high) & (low < boxes[:, 1])).all(axis=1)]
-    if not len(near):
-        return near, np.empty((0, layer.ndim))
-    box = list(join.of.box(join.ids[near]))
-    for axis, at in zip(hidden, plane.astype(int).tolist(), strict=True):
-        box[axis] = slice(at, at + 1)
-    found = label_ids(pixels(layer)[tuple(box)])
-    rows = join.rows(found.ids)
-    centers = found.centers + [side.start for side in box]
-    centers[:, hidden] = drawn[0, hidden]
-    return rows[rows >= 0], centers[rows >= 0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product, takewhile
+from itertools import product
 from typing import Any, TypeAlias
 
 import dask.array as da
@@ -170,13 +171,12 @@ class LayerLink:
             wide = np.median(sizes) >= SMALL_CELL * step
             return outlines(paint(block), OUTLINE if wide else 1)
 
-        box, image = self.join.of.box(ids, margin=1), pixels(self.layer)
-        corner, marked = [side.start for side in box], image[box]
-        if marked.size <= MAX_PIXELS_AT_ONCE:
-            data: Any = outlined(marked)
+        box = self.join.of.box(ids, margin=1)
+        self._corner = np.array([side.start for side in box])
+        if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
+            data: Any = outlined(pixels(self.layer)[box])
         else:
-            corner, data = [0] * image.ndim, _pyramid(self.layer, outlined)
-        self._corner = np.array(corner)
+            self._corner[:], data = 0, _pyramid(self.layer, outlined)
         self.marks = self._draw(self.marks, data, HIGHLIGHT, self._outline_colors)
         self._on_look()
 
@@ -224,7 +224,7 @@ class LayerLink:
             return np.asarray(layer.translate)
         origin, corner = map(layer.data_to_world, (0 * self._corner, self._corner))
         moved = np.subtract(corner, origin)
-        return layer.translate + np.linalg.solve(layer.affine.linear_matrix, moved)
+        return np.asarray(layer.translate + np.linalg.solve(layer.affine.linear_matrix, moved))
 
     @property
     def _outline_colors(self) -> dict[int, Any]:
@@ -232,8 +232,7 @@ class LayerLink:
 
         Outlines are black on a light canvas without an image, and otherwise white.
         """
-        below = takewhile(lambda layer: layer is not self.layer, self.viewer.layers)
-        over_image = any(isinstance(layer, Image) and layer.visible for layer in below)
+        over_image = any(isinstance(x, Image) and x.visible for x in self.viewer.layers)
         is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
         inks = ("white", "black") if over_image or is_dark else ("black", "white")
         return dict(enumerate(map(to_rgba, inks), start=1))
@@ -339,9 +338,8 @@ class LayerLink:
     def _painted(self, values: NDArray[np.intp], hollow: int | None) -> Any:
         """Replace each label by the value of its row, and labels without a row by 0.
 
-        `values`, (n_obs,), are not negative. Of labels with the value `hollow`, only the outlines
-        are painted. Returns an image, or a list of images for a multiscale layer; they are lazy if
-        the layer's data are.
+        `values`, (n_obs,), are not negative. Labels with the value `hollow` are outlined. Returns
+        an image, or a list of images for a multiscale layer; they are lazy if the layer's data are.
         """
         of_id = values[self.join.joined]
         of_id = of_id.astype(np.min_scalar_type(int(of_id.max(initial=0))))
@@ -354,7 +352,7 @@ class LayerLink:
             return found
 
         def drawn(data: Any) -> Any:
-            lazy = lazily(data).map_blocks(painted, dtype=of_id.dtype)
+            lazy = da.map_blocks(painted, lazily(data), dtype=of_id.dtype)
             return lazy.compute() if type(data) is np.ndarray else lazy
 
         data = self.layer.data
@@ -385,7 +383,7 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
 def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:
     """Return a function that replaces labels by their values, and all other labels by 0."""
     if len(ids) and not 0 < ids.min() <= ids.max() < MAX_TABLE:
-        return lambda block: map_array(np.asarray(block), ids, values)  # type: ignore[no-untyped-call,no-any-return]
+        return lambda block: map_array(np.asarray(block), ids, values)  # type: ignore[no-untyped-call]
     table = np.zeros(ids.max(initial=0) + 2, dtype=values.dtype)
     table[ids] = values
     # Negative labels become 0, and those beyond the table its last value, which is 0.
@@ -421,7 +419,7 @@ def outlines(cells: NDArray[Any], width: int) -> NDArray[np.uint8]:
 def _pyramid(
     layer: Labels, outlined: Callable[[ArrayLike, int], NDArray[np.uint8]]
 ) -> list[da.Array]:
-    """Return lazy outlines of a large layer, of which napari computes the part that is seen."""
+    """Return lazy outlines of a large layer; napari computes the part that is seen."""
     if layer.multiscale:
         first = layer.data[0].shape[-1]
         steps = [round(first / level.shape[-1]) for level in layer.data]
@@ -432,7 +430,7 @@ def _pyramid(
         steps = [2**i for i in range(max(n, 1).bit_length())]
         levels = [image[..., ::step, ::step] for step in steps]
     return [
-        level.map_blocks(outlined, step=step, dtype=np.uint8)
+        da.map_blocks(outlined, level, step=step, dtype=np.uint8)
         for step, level in zip(steps, levels, strict=True)
     ]
 

@@ -46,13 +46,16 @@ def write_labels(labels: pd.Series, path: Path) -> None:
         labels.rename_axis(COLUMNS[0]).rename(COLUMNS[1]).to_csv(beside)
 
 
-def note_labels(labels: pd.Series, classes: Sequence[Sequence[str]], path: Path) -> None:
-    """Append labels of cells, empty for removed ones, and all classes to a journal."""
+def note_labels(
+    labels: pd.Series, classes: Sequence[Sequence[str]], path: Path, *, is_new: bool
+) -> None:
+    """Add labels, empty for removed ones, and all classes to a journal, or begin a new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [*labels.items(), *([(CLASSES, json.dumps(classes))] if classes else [])]
-    with path.open("a", encoding="utf-8", newline="") as file:
+    with path.open("w" if is_new else "a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows(lines if file.tell() else [COLUMNS, *lines])
+        writer.writerows([] if file.tell() else [COLUMNS])
+        writer.writerows(labels.items())
+        writer.writerows([(CLASSES, json.dumps(classes))] if classes else [])
 
 
 def read_journal(path: Path) -> tuple[pd.Series, list[list[str]]]:

@@ -265,12 +265,7 @@ class Labeling:
     def discard(self) -> None:
         """Forget the labels of the journal of an earlier session."""
         self._lost = self._lost[:0]
-        try:
-            self._journal.unlink(missing_ok=True)
-        except OSError as error:
-            self.fault = error
-        else:
-            self._note(np.flatnonzero(self.codes >= 0), is_new=True)
+        self._note(np.flatnonzero(self.codes >= 0), is_new=True)
 
     def to_csv(self, path: Path) -> None:
         """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
@@ -430,16 +425,15 @@ class Labeling:
         }
 
     def _note(self, rows: Codes, *, is_new: bool = False) -> None:
-        """Append the labels of rows, and the classes if they are others, to the journal."""
+        """Add the labels of rows, and the classes if they are others, to the journal."""
         if self._original is not None:
             return
         self.fault, classes = None, self.classes
         names = np.array([*(one.name for one in classes), ""], dtype=object)
         labels = pd.Series(names[self.codes[rows]], self.adata.obs_names[rows])
         try:
-            if len(labels) or not is_new:
-                has_others = is_new or classes != self._noted
-                note_labels(labels, classes if has_others else (), self._journal)
+            others = classes if is_new or classes != self._noted else ()
+            note_labels(labels, others, self._journal, is_new=is_new)
             self._noted = classes
         except OSError as error:
             self.fault = error

@@ -206,11 +206,10 @@ def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
         return []
     cells, _ = read_new_cells(draft, model, stored.source, 1.0)
     x, _ = cells.prepared(cells.X[[cell.row for cell in seen]])
-    found = []
-    for cell, shares in zip(seen, cells.probabilities(x)[0], strict=True):
-        own = classes.get_loc(cell.label)
-        other = int(np.delete(shares, own).argmax())
-        other += other >= own
-        numbers = float(shares[own]), str(classes[other]), float(shares[other])
-        found.append(Suggestion(*cell[:3], *numbers))
-    return found
+    shares, at = cells.probabilities(x)[0], np.arange(len(seen))
+    own = classes.get_indexer([cell.label for cell in seen])
+    others = shares.copy()
+    others[at, own] = -1
+    second = others.argmax(axis=1)
+    found = zip(seen, shares[at, own], classes[second], shares[at, second], strict=True)
+    return [Suggestion(*cell[:3], float(p), str(name), float(q)) for cell, p, name, q in found]
