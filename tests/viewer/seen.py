@@ -15,6 +15,7 @@ from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.map.artists import Names, Written
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 
 
 def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:
@@ -30,6 +31,20 @@ def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.flo
     value_of = dict(zip(image.tolist(), painted.tolist(), strict=True))
     values = np.array([value_of.get(label, 0) for label in labels.tolist()])
     return np.asarray(above[0].colormap.map(values))
+
+
+def outlined(viewer: Any, layer: Labels, marks: Labels | None = None) -> NDArray[np.uint8]:
+    """Outlines of the selected cells, in the pixels of their layer."""
+    image = layer.data[0] if layer.multiscale else layer.data
+    found = np.zeros(image.shape, dtype=np.uint8)
+    if marks is None and HIGHLIGHT in viewer.layers:
+        marks = viewer.layers[HIGHLIGHT]
+    if marks is not None:
+        drawn = np.asarray(marks.data[0] if marks.multiscale else marks.data)
+        corner = layer.world_to_data(marks.data_to_world(np.zeros(layer.ndim)))
+        low = np.rint(corner).astype(int)
+        found[tuple(map(slice, low, low + drawn.shape))] = drawn
+    return found
 
 
 def is_colored(viewer: Any, layer: Labels) -> bool:

@@ -17,8 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
-from centroid_encoder.viewer.map.overlay import HIGHLIGHT
-from tests.viewer.seen import is_colored, open_table
+from tests.viewer.seen import is_colored, open_table, outlined
 
 
 class Study:
@@ -48,13 +47,13 @@ class Study:
 
     def marked(self) -> dict[str, set[int]]:
         """Return the outlined labels of each layer."""
-        layers = list(self.viewer.layers)
         found = {}
-        for i, mark in enumerate(layers):
-            if is_drawn(mark) and mark.name.startswith(HIGHLIGHT):
-                beneath = next(x for x in layers[i - 1 :: -1] if not is_drawn(x))
-                found[beneath.name] = set(beneath.data[np.asarray(mark.data) > 0].tolist())
-                assert mark.visible == beneath.visible
+        for link in self.widget.cells._links:
+            if link.marks is not None:
+                assert link.marks in self.viewer.layers
+                assert link.marks.visible == link.layer.visible
+                shown = outlined(self.viewer, link.layer, link.marks)
+                found[link.layer.name] = set(link.layer.data[shown > 0].tolist())
         return found
 
     def walk(self, column: str, ids: str, n: int) -> set[str]:
@@ -187,6 +186,47 @@ def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three: Any, study
     assert [x for x in looks if not is_drawn(x[0])] == [
         (layer, layer.visible) for layer in viewer.layers if not is_drawn(layer)
     ]
+
+
+def test_colors_and_outlines_stay_above_all_images(three: Any, study: Study) -> None:
+    masks, cells = three
+    viewer, widget, qtbot = study.viewer, study.widget, study.qtbot
+    for name, mask in masks.items():
+        viewer.add_labels(mask, name=f"{name}_mask")
+    widget.show_table(cells, label_key="cell_type")
+    widget.cells.color_box.setCurrentText("label")
+    widget.select(np.arange(40))
+    viewer.add_image(np.ones((9, 9)), name="A.tiff")
+    viewer.layers.move(viewer.layers.index("B_mask"), len(viewer.layers))
+
+    def is_above() -> bool:
+        names = [layer.name for layer in viewer.layers]
+        lowest = min(i for i, layer in enumerate(viewer.layers) if is_drawn(layer))
+        return lowest > names.index("A.tiff") and names.index("B_mask · label") > names.index(
+            "B_mask"
+        )
+
+    qtbot.waitUntil(is_above)
+    assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 6
+
+
+def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three: Any, study: Study) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    options = {"contrast_limits": (0, 1), "blending": "additive"}
+    for (name, mask), color in zip(masks.items(), ("red", "green", "blue"), strict=True):
+        viewer.add_image(np.ones(mask.shape), name=f"{name}.tiff", colormap=color, **options)
+        viewer.add_labels(mask, name=f"{name}_mask")
+    widget.show_table(cells, label_key="cell_type")
+    for place, name in enumerate("ABC"):
+        widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
+        picture = widget.cells.why.thumbnail
+        assert picture is not None
+        assert picture.pixels.any(axis=(0, 1)).tolist() == [i == place for i in range(3)]
+    # A layer that is named after no image counts for all.
+    viewer.layers["C.tiff"].name = "overview"
+    widget.select(np.flatnonzero(cells.obs["ImageName"] == "A")[:1])
+    assert widget.cells.why.thumbnail.pixels.any(axis=(0, 1)).tolist() == [True, False, True]
 
 
 def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from skimage.io import imread
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
-from tests.viewer.seen import is_colored, open_table, seen_colors
+from tests.viewer.seen import is_colored, open_table, outlined, seen_colors
 
 
 @pytest.fixture
@@ -58,9 +58,8 @@ def test_from_the_files_to_the_saved_result(
 
     is_ck = (adata.obs["phenotype"] == "CK+").to_numpy()
     widget.select(np.flatnonzero(is_ck))
-    shown = viewer.layers["selected cells"].data
-    outlined, selected = set(image[np.asarray(shown) > 0]), set(adata.obs["cell_id"][is_ck])
-    assert outlined == selected
+    shown, selected = outlined(viewer, labels), set(adata.obs["cell_id"][is_ck])
+    assert set(image[shown > 0]) == selected
 
     widget.cells.color_box.setCurrentText("label")
     assert is_colored(viewer, labels)

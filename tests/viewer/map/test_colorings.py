@@ -16,6 +16,8 @@ import centroid_encoder as ce
 from centroid_encoder.viewer.map.colorings import (
     GREY,
     RIGHT,
+    SCALE,
+    STEPS,
     WRONG,
     color_cells,
     color_values,
@@ -25,6 +27,7 @@ from centroid_encoder.viewer.session.session import Session
 
 MakeCells = Embed = Callable[..., ad.AnnData]
 
+SHADES = SCALE(np.linspace(0, 1, STEPS))
 OF_A_MAP = ["predicted class", "misplaced cells", "confidence", "novelty"]
 
 KINDS: dict[str, Callable[[Any], Any]] = {
@@ -62,8 +65,9 @@ def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str
     return [None if code < 0 else to_hex(made.colors[code]) for code in made.codes]
 
 
-def brightness(colors: list[str | None]) -> list[float]:
-    return [np.dot(to_rgb(color or "k"), (0.2126, 0.7152, 0.0722)) for color in colors]
+def saturation(colors: list[Any]) -> list[float]:
+    """How far colours are from pale: the share of the scale that is used up."""
+    return [int(np.flatnonzero([to_hex(c) == color for c in SHADES])[0]) for color in colors]
 
 
 # -- labels and results --------------------------------------------------------------------------
@@ -109,13 +113,18 @@ def test_misplaced_cells_are_those_that_the_tool_lists(embed: Embed, regions: An
 
 
 @pytest.mark.parametrize(("name", "sign"), [("confidence", -1), ("novelty", 1)])
-def test_uncertain_cells_are_bright(embed: Embed, name: str, sign: int) -> None:
+def test_uncertain_cells_are_saturated_and_sure_ones_are_clear(
+    embed: Embed, name: str, sign: int
+) -> None:
     adata = embed()
     numbers = adata.obs[f"ce_{name}"].to_numpy(copy=True)
     numbers[0] = np.nan
     adata.obs[f"ce_{name}"] = numbers
-    assert color_of(name, adata)[0] is None
-    shades = np.array(brightness(color_of(name, adata)))[np.argsort(sign * numbers[1:]) + 1]
+    colors = np.array(color_of(name, adata))
+    assert colors[0] is None
+    is_shown, certainty = colors != None, -sign * numbers  # noqa: E711
+    assert (is_shown[1:] == (certainty[1:] <= np.median(certainty[1:]))).all()
+    shades = np.array(saturation([*colors[is_shown]]))[np.argsort(-certainty[is_shown])]
     assert (np.diff(shades) >= 0).all()
     assert len(set(shades)) > 3
     made = color_cells(name, session_of(adata))
@@ -168,27 +177,33 @@ def test_colorings_are_offered_if_their_results_exist(make_cells: MakeCells, emb
 # -- any column or variable ----------------------------------------------------------------------
 
 
-def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
+def test_numbers_from_their_median_on_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
     adata = make_cells()
     numbers = np.arange(120.0)
     numbers[:2] = np.nan, np.inf
     numbers[-1] = 1e9  # does not take the colours of all others
     adata.obs["size"] = numbers
     made = color_values(adata, "size")
-    assert made.codes[:2].tolist() == [-1, -1]
-    assert (np.diff(made.codes[2:]) >= 0).all()
-    assert len(set(made.codes[2:])) == len(made.colors) == 20
-    shades = brightness(made.colors)
-    assert shades == sorted(shades)
+    assert set(made.codes[:60]) == {-1}
+    assert (np.diff(made.codes[61:]) >= 0).all()
+    assert len(set(made.codes[61:])) == len(made.colors) == 20
+    shades = saturation(made.colors)
+    assert (np.diff(shades) > 0).any()
+    # All are bright enough for a black image.
+    assert min(max(to_rgb(color)) for color in made.colors) == 1
     assert "█" in made.meaning
-    assert made.meaning.startswith("3.1")
+    assert made.meaning.startswith("60.5")
     # Thousands are written without an exponent.
     adata.obs["size"] = np.linspace(0, 6121, 120)
     assert color_values(adata, "size").meaning.endswith(" 6,060")
-    for values in (np.full(120, 7.0), np.full(120, np.nan), np.arange(120) % 2):
-        adata.obs["size"] = values
-        codes = color_values(adata, "size").codes
-        np.testing.assert_array_equal(codes >= 0, ~np.isnan(values))
+    for values, seen in (
+        (np.full(120, 7.0), 120),
+        (np.full(120, np.nan), 0),
+        (np.arange(120) % 2, 60),
+        (np.arange(120) % 3 == 0, 40),  # most cells have the smallest number
+    ):
+        adata.obs["size"] = np.asarray(values, dtype=float)
+        assert (color_values(adata, "size").codes >= 0).sum() == seen
 
 
 def test_the_largest_of_many_categories_have_colors_and_the_others_are_grey(

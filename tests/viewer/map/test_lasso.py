@@ -110,3 +110,61 @@ def test_a_lasso_ends_with_its_layer(
     assert not button.isChecked()
     assert not button.isEnabled()
     assert not len(viewer.layers)
+
+
+def test_every_cell_of_a_plane_is_selected(
+    viewer: Viewer, make_cells: Callable[..., ad.AnnData], draw: Draw,
+    open_widget: Callable[[], CentroidEncoderWidget],
+) -> None:  # fmt: skip
+    """Spheres whose centers are in other planes, and the view of before comes back."""
+    stack, n = np.zeros((30, 60, 60), dtype=np.int32), 0
+    rng, at = np.random.default_rng(0), np.indices(stack.shape)
+    for corner in np.ndindex(3, 3, 3):
+        n += 1
+        center = np.array(corner) * (10, 20, 20) + (5 + rng.integers(-3, 4), 10, 10)
+        stack[((at - center[:, None, None, None]) ** 2).sum(axis=0) <= 36] = n
+    cells = make_cells(n_obs=n)
+    cells.obs["cell_id"] = np.arange(1, n + 1)
+    layer = viewer.add_labels(stack, name="cells")
+    widget = open_widget()
+    widget.show_table(cells, layer=layer, instance_key="cell_id")
+    viewer.dims.set_point(0, 15)
+    viewer.reset_view()
+    viewer.scene.camera.zoom *= 0.7
+    viewer.layers.selection.active = layer
+    widget.cells.lasso_button.click()
+    draw(-2, -2, 62, 35)
+    selected = 1 + np.flatnonzero(widget.session.selected)
+    seen = [i for i in range(1, n + 1) if (stack[15] == i).any()]
+    assert selected.tolist() == [i for i in seen if np.argwhere(stack[15] == i)[:, 1].mean() < 35]
+    assert len(selected) > 5
+    widget.cells.lasso_button.click()
+    assert viewer.layers.selection.active is layer
+    viewer.dims.ndisplay = 3
+    widget.cells.lasso_button.click()
+    assert viewer.dims.ndisplay == 2
+    widget.cells.lasso_button.click()
+    assert viewer.dims.ndisplay == 3
+
+
+def test_no_small_cell_of_a_large_image_is_missed(
+    viewer: Viewer, make_cells: Callable[..., ad.AnnData], draw: Draw,
+    open_widget: Callable[[], CentroidEncoderWidget], qtbot: QtBot,
+) -> None:  # fmt: skip
+    image = np.zeros((4100, 4100), dtype=np.int32)
+    cells = make_cells(n_obs=400)
+    cells.obs["cell_id"] = np.arange(1, 401)
+    rng = np.random.default_rng(0)
+    for i, corner in enumerate(
+        rng.integers(0, 200, (400, 2)) + 205 * np.argwhere(np.ones((20, 20)))
+    ):
+        image[tuple(corner)] = i + 1
+    layer = viewer.add_labels(image, name="cells")
+    widget = open_widget()
+    widget.show_table(cells, layer=layer, instance_key="cell_id")
+    qtbot.waitUntil(lambda: widget.catalog.join is not None, timeout=20_000)
+    viewer.reset_view()
+    viewer.scene.camera.zoom *= 0.7
+    widget.cells.lasso_button.click()
+    draw(-300, -300, 4400, 4400)
+    assert widget.session.selected.all()

@@ -15,13 +15,13 @@ from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
 from napari.layers import Labels, Points, Shapes
 from napari.layers.labels._labels_utils import get_contours
-from napari.layers.utils._link_layers import get_linked_layers
 from numpy.typing import NDArray
 
-from centroid_encoder.viewer.data.ids import read_ids
+from centroid_encoder.viewer.data.ids import pixels, read_ids
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT, MIN_OPACITY, LayerLink
+from tests.viewer.seen import outlined
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 CLEAR = (0.0, 0.0, 0.0, 0.0)
@@ -113,8 +113,7 @@ def test_new_colors_and_marks_replace_the_old_ones() -> None:
     np.testing.assert_array_equal(shown(viewer, link.layer), wanted(IMAGE, SEEN))
     for row in (0, 1):
         link.highlight(np.array([row]))
-    assert link.marks is not None
-    np.testing.assert_array_equal(link.marks.data > 0, IDS[1] == IMAGE)
+    np.testing.assert_array_equal(outlined(viewer, link.layer) > 0, IDS[1] == IMAGE)
     link.close()
     np.testing.assert_array_equal(link.layer.data, IMAGE)
 
@@ -144,14 +143,16 @@ def test_images_of_any_kind(make: Callable[[], Labels]) -> None:
     link.highlight(np.array([0, 1, 2]))
     data = np.asarray(layer.data[0] if layer.multiscale else layer.data)
     marks = viewer.layers[HIGHLIGHT]
-    marked = np.asarray(marks.data[0] if marks.multiscale else marks.data)
     assert viewer.layers[-1] is marks  # above the classes
-    np.testing.assert_array_equal(marked != 0, np.isin(data, [55, 7]))
-    for drawn in filter(is_drawn, viewer.layers):
+    marked, is_cell = outlined(viewer, layer) != 0, np.isin(data, [55, 7])
+    assert not marked[~is_cell].any()
+    assert np.isin([55, 7], data[marked]).all()
+    viewer.layers.remove(HIGHLIGHT)
+    (colors,) = filter(is_drawn, viewer.layers)
+    for drawn in (colors,):
         assert drawn.multiscale == layer.multiscale
         np.testing.assert_array_equal(drawn.extent.world, layer.extent.world)
         np.testing.assert_array_equal(drawn.data_to_world([1] * 2), layer.data_to_world([1] * 2))
-    viewer.layers.remove(HIGHLIGHT)
     np.testing.assert_array_equal(shown(viewer, layer), wanted(data, SEEN))
     # Other colours replace the first.
     link.color("split", np.array([1, -1, 0, 0, 0]), ["#ffff00", "#00ffff"])
@@ -175,14 +176,72 @@ def test_colors_and_outlines_follow_the_layer_when_it_is_moved(make: Callable[[]
             for name, value in change.items():
                 setattr(layer, name, value)
             assert len(viewer.layers) == 3
-            for drawn in viewer.layers:
-                for pixel in ([0, 0], [1, 2]):
-                    np.testing.assert_allclose(
-                        drawn.data_to_world(pixel), layer.data_to_world(pixel)
-                    )
+            for pixel in ([0, 0], [1, 2]):
+                np.testing.assert_allclose(
+                    viewer.layers[1].data_to_world(pixel), layer.data_to_world(pixel)
+                )
+            is_cell = np.isin(pixels(layer), [IDS[row] for row in rows])
+            assert (outlined(viewer, layer)[is_cell] > 0).any()
+            assert not outlined(viewer, layer)[~is_cell].any()
+            # Pixels of the outlines have the size and direction of those of the layer.
+            steps = [viewer.layers[HIGHLIGHT].data_to_world(at) for at in ([0, 0], [1, 2])]
+            own = [layer.data_to_world(at) for at in ([0, 0], [1, 2])]
+            np.testing.assert_allclose(np.subtract(*steps), np.subtract(*own))
         layer.scale = (1, 1)
+
+
+def test_painting_shows_the_labels_and_the_grid_hides_what_is_drawn() -> None:
+    viewer, layer = ViewerModel(), Labels(IMAGE)
+    link = link_to(viewer, layer)
+    link.color("label", CODES, COLORS)
+    link.highlight(np.array([0]))
+    colors, marks = (x for x in viewer.layers if is_drawn(x))
+    viewer.layers.selection.active = layer
+    for mode in ("paint", "erase", "fill", "polygon"):
+        layer.mode = mode
+        assert (layer.opacity, colors.visible, marks.visible) == (0.7, False, True)
+        link.color("label", CODES[::-1], COLORS)
+        assert layer.opacity == 0.7
+        layer.mode = "pan_zoom"
+        assert (layer.opacity, colors.visible) == (0, True)
+    layer.mode, layer.opacity = "paint", 0.5
+    viewer.layers.selection.active = marks
+    assert (layer.opacity, colors.visible) == (0, True)
+    shape = viewer.canvas.grid.actual_shape([layer])
+    viewer.canvas.grid.enabled = True
+    assert viewer.canvas.grid.actual_shape(viewer.layers) == shape
+    assert layer.opacity == 0.5
+    viewer.canvas.grid.enabled = False
+    assert (layer.opacity, colors.visible, marks.visible) == (0, True, True)
     link.close()
-    assert get_linked_layers(layer) == set()
+    assert layer.opacity == 0.5
+
+
+def test_own_colors_return_to_their_points() -> None:
+    for make in (points, shapes):
+        viewer, own = ViewerModel(), np.linspace(0.1, 1, 20).reshape(5, 4)
+        layer = make(face_color=own.copy())
+        link = link_to(viewer, layer)
+        link.color("label", CODES, COLORS)
+        layer.selected_data = {1, 3}
+        layer.remove_selected()
+        layer.add(layer.data[:1])
+        link.close()
+        np.testing.assert_allclose(layer.face_color[:3], own[[0, 2, 4]], atol=1e-6)
+        assert layer.face_color[3, 3] > 0
+
+
+def test_unlabelled_cells_are_outlined_and_not_filled() -> None:
+    image = np.kron(IMAGE, np.ones((5, 5), dtype=int))
+    for data in (image, da.from_array(image, chunks=image.shape)):
+        viewer = ViewerModel()
+        link = link_to(viewer, Labels(data))
+        link.color("label", CODES, COLORS, hollow=2)
+        found = seen(viewer.layers[1])[..., 3] > 0
+        for cell in (7, 20, 4, 55):
+            around = get_contours((image == cell).astype(np.uint8), 1, 0) > 0
+            wanted = {55: image == 55, 7: image == 7, 4: around, 20: False & around}[cell]
+            np.testing.assert_array_equal(found & (image == cell), wanted)
 
 
 # -- undone --------------------------------------------------------------------------------------
@@ -289,7 +348,7 @@ def test_the_user_can_delete_the_layers_above() -> None:
     link.highlight(np.array([0]))
     viewer.layers.remove(HIGHLIGHT)
     link.highlight(np.array([1]))
-    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].data, IMAGE == 7)
+    np.testing.assert_array_equal(outlined(viewer, layer) > 0, IMAGE == 7)
     viewer.layers.remove(HIGHLIGHT)
     link.close()
     assert state(viewer, layer) == before
@@ -323,7 +382,7 @@ def test_outlines_equal_those_of_napari_and_are_thin_on_small_cells(side: int, w
     for rows in ([0, 2, 5], [1]):
         link.highlight(np.array(rows))
         marked = np.isin(image, np.array(rows) + 1).astype(np.uint8)
-        drawn = viewer.layers[HIGHLIGHT].data
+        drawn = outlined(viewer, link.layer)
         np.testing.assert_array_equal(drawn == 1, get_contours(marked, width, 0))
         assert 0 < (drawn == 1).sum() < 0.6 * marked.sum()
         # A rim of one pixel inside is seen where the outline is as bright as the image.
@@ -337,7 +396,7 @@ def test_selected_cells_that_touch_each_other_have_their_own_outlines(sign: int)
     viewer = ViewerModel()
     link = link_to(viewer, Labels(image), sign * np.arange(1, 26))
     link.highlight(np.arange(25))
-    drawn = viewer.layers[HIGHLIGHT].data
+    drawn = outlined(viewer, link.layer)
     for cell in sign * np.arange(1, 26):
         alone = (image == cell).astype(np.uint8)
         outline, with_rim = (get_contours(alone, width, 0) for width in (2, 3))
@@ -345,14 +404,42 @@ def test_selected_cells_that_touch_each_other_have_their_own_outlines(sign: int)
         np.testing.assert_array_equal((drawn > 0)[image == cell], with_rim[image == cell])
 
 
-def test_napari_draws_the_outlines_in_three_dimensions() -> None:
+def test_each_plane_of_a_stack_has_outlines() -> None:
     image = np.kron(np.arange(8).reshape(2, 2, 2), np.ones((9, 9, 9), dtype=int))
     viewer = ViewerModel()
     link = link_to(viewer, Labels(image), range(1, 8))
-    link.highlight(np.array([6]))
+    link.highlight(np.array([4, 6]))
+    for plane in (9, 17):
+        for cell in (5, 7):
+            wanted = get_contours((image[plane] == cell).astype(np.uint8), 1, 0)
+            drawn = outlined(viewer, link.layer)[plane] == 1
+            np.testing.assert_array_equal(drawn & (image[plane] == cell), wanted)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_of_many_cells_in_a_large_image_only_the_part_that_is_seen_is_outlined(lazy: bool) -> None:
+    """The whole image is never read at once, and the outlines are those of a small image."""
+    tile, read = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int)), []
+    image = np.tile(tile, (75, 75))
+
+    def load(block: Any) -> Any:
+        read.append(block.size)
+        return block
+
+    data = da.from_array(image, chunks=300).map_blocks(load, dtype=int) if lazy else image
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(data, multiscale=False), range(1, 5))
+    read.clear()
+    link.highlight(np.array([0, 1, 2, 3]))
     marks = viewer.layers[HIGHLIGHT]
-    assert marks.contour > 0
-    np.testing.assert_array_equal(marks.data, image == 7)
+    part = np.asarray(marks.data[0][:60, :60])
+    assert sum(read) < image.size
+    for cell in range(1, 5):
+        wanted = get_contours((image[:60, :60] == cell).astype(np.uint8), 2, 0)[:40, :40]
+        np.testing.assert_array_equal((part == 1)[:40, :40] & (tile == cell), wanted)
+    assert np.asarray(marks.data[-1]).any()
+    link.highlight(np.array([], dtype=np.intp))
+    assert HIGHLIGHT not in viewer.layers
 
 
 def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
@@ -370,8 +457,9 @@ def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
         np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba(color))
     viewer.theme = "light"
     viewer.layers.remove(image)
-    viewer.add_image(np.zeros(IMAGE.shape))  # above the labels
     np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("black"))
+    viewer.add_image(np.zeros(IMAGE.shape))  # above the labels, and below the outlines
+    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("white"))
 
 
 def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
@@ -381,7 +469,7 @@ def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
     link.color("label", CODES, COLORS)
     link.highlight(np.array([0, 4, 2]))
     link.highlight(np.array([1, 2]))  # the second one is not in the image
-    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].data > 0, IMAGE == 7)
+    np.testing.assert_array_equal(outlined(viewer, layer) > 0, IMAGE == 7)
     for visible in (False, True):
         layer.visible = visible
         assert [other.visible for other in viewer.layers] == [visible] * 3
@@ -467,11 +555,11 @@ def test_cells_that_are_missing_or_were_erased_are_not_shown() -> None:
     link.highlight(np.array([1]))
     layer.data[layer.data == 7] = 0
     before = viewer.scene.camera.center, viewer.scene.camera.zoom
-    for rows in ([2], [], [1]):
+    for rows in ([2], []):
         link.show(np.array(rows, dtype=np.intp))
         assert (viewer.scene.camera.center, viewer.scene.camera.zoom) == before
     link.highlight(np.array([0, 1]))
-    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].data, layer.data == 55)
+    np.testing.assert_array_equal(outlined(viewer, layer) > 0, layer.data == 55)
     link = link_to(viewer, Labels(IMAGE), [1000, 1001])
     link.color("label", np.array([0, 1]), COLORS)
     link.highlight(np.array([0, 1]))

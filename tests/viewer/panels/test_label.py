@@ -119,8 +119,14 @@ def test_keys_label_the_selected_cells(
     shown = layer.face_color if is_points else seen_colors(viewer, layer, table.obs["cell_id"][:4])
     assert_allclose(shown[0], shown[1])
     assert not np.allclose(shown[0], shown[2])
-    # Cells without a label are faint, and not gone.
-    assert 0 < shown[3][3] < 0.5
+    # Points without a label are faint, and not gone; labels are outlined, and show the stain.
+    if is_points:
+        assert 0 < shown[3][3] < 0.5
+        return
+    (drawn,) = (x for x in viewer.layers if x.name == "cells · label")
+    filled = {row: drawn.data[layer.data == table.obs["cell_id"].iloc[row]] for row in (0, 3)}
+    assert filled[0].all()
+    assert np.count_nonzero(filled[3]) == len(filled[3]) - 4
 
 
 def test_the_keys_serve_whatever_layer_is_active(
@@ -141,6 +147,27 @@ def test_the_keys_serve_whatever_layer_is_active(
         strike(KEY.Key_2)
         assert given(table)[f"cell{i}"] == "b"
         assert all(str(one.mode) == mode for one, mode in before)
+
+
+def test_keys_are_those_of_napari_while_labels_are_painted(
+    label: Open, strike: Callable[..., None], viewer: Viewer, table: ad.AnnData
+) -> None:
+    widget, layer = label(), viewer.layers["cells"]
+    widget.select(np.array([3, 4]))
+    strike(KEY.Key_1)
+    layer.mode = "paint"
+    before = layer.data.copy()
+    layer.paint((1, 1), int(layer.data.max()) + 1)
+    assert (layer.data != before).any()
+    strike(KEY.Key_2)
+    strike(KEY.Key_Z, CTRL)
+    assert_array_equal(layer.data, before)
+    assert given(table) == {"cell3": "a", "cell4": "a"}
+    layer.mode = "pan_zoom"
+    strike(KEY.Key_2)
+    assert given(table) == {"cell3": "b", "cell4": "b"}
+    strike(KEY.Key_Z, CTRL)
+    assert given(table) == {"cell3": "a", "cell4": "a"}
 
 
 def test_keys_of_napari_that_delete_do_nothing_meanwhile(

@@ -196,7 +196,7 @@ def test_a_strip_is_agreed_to_in_one_step(
     assert before[by_key] == table.obs["truth"].iloc[by_key]
     # The page stays when the live map is trained anew.
     settled()
-    assert [queue.queue.cells[place] for place in page] == cells
+    assert [queue.queue.cells[place][:3] for place in page] == [cell[:3] for cell in cells]
 
     queue.agree_button.click()
     after = given(table)

@@ -168,6 +168,58 @@ def test_the_journal_brings_labels_back_after_a_crash() -> None:
     assert Labeling(table(), "other").unsaved == 0
 
 
+def test_a_restored_labelling_has_its_classes_with_their_keys_and_colors() -> None:
+    labeling = Labeling(table(), "mine")
+    labeling.add_class("z", "#123456", "Q")
+    labeling.add_class("no cells")
+    labeling.assign([3], "b")
+    labeling.assign([0], "a")
+    classes = labeling.classes
+    again = Labeling(table(), "mine")
+    again.restore()
+    assert again.classes == classes
+    # Classes that were made before the choice keep their keys.
+    other = Labeling(table(), "mine")
+    other.add_class("new")
+    other.restore()
+    assert [one.name for one in other.classes] == ["new", *(one.name for one in classes)]
+    assert other.classes[1] == classes[0]
+    assert len({one.key for one in other.classes}) == 5
+
+
+def test_a_step_only_appends_to_the_journal_and_a_cut_line_is_ignored() -> None:
+    adata = table()
+    labeling, path = Labeling(adata, "mine"), journal_path(adata, "mine")
+    labeling.assign(range(N), "CD8 T")
+    before = path.read_text()
+    labeling.assign([1], None)
+    labeling.assign([2], "b")
+    labeling.undo()
+    after = path.read_text()
+    assert after.startswith(before)
+    assert len(after.splitlines()) - len(before.splitlines()) <= 5
+    path.write_text(after + "cell1,CD")
+    fresh = table()
+    again = Labeling(fresh, "mine")
+    again.restore()
+    assert values(fresh) == ["CD8 T", None, *["CD8 T"] * (N - 2)]
+    again.discard()
+    assert Labeling(fresh, "mine").unsaved == 0
+    assert Labeling(table(), "mine").unsaved == N - 1
+
+
+def test_a_class_has_the_color_that_it_has_in_another_column() -> None:
+    adata = table()
+    adata.obs["phenotype"] = pd.Categorical(["CK+", "CD8+"] * (N // 2))
+    adata.uns["phenotype_colors"] = ["#00ff00", "#0000ff"]
+    labeling = Labeling(adata, "mine")
+    for name in ("new", "CK+", "CD8+"):
+        labeling.add_class(name)
+    new, *known = (one.color for one in labeling.classes)
+    assert known == ["#0000ff", "#00ff00"]
+    assert new not in known
+
+
 def test_a_label_that_is_taken_back_after_a_restart_is_not_lost() -> None:
     adata = table()
     Labeling(adata, "mine").assign([0, 1], "a")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from centroid_encoder.tl._telling_features import TellingFeatures
 from centroid_encoder.viewer.session.draft import new_draft, training_job
 from centroid_encoder.viewer.session.predictions import apply_to_all
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
@@ -125,6 +126,32 @@ def test_later_suggestions_are_replaced_without_duplicates_and_novel_cells_stay(
     queue.renew([Suggestion(30, "unsure"), Suggestion(31, "unsure")], keep=4)
     queue.follow(codes(7, 3, 9, 20))
     assert (current(queue), len(queue.cells)) == (30, 6)
+
+
+def test_cells_that_stay_have_the_probabilities_of_the_new_map() -> None:
+    queue = Queue()
+    queue.renew([Suggestion(1, "unsure", "B", 0.5, "T", 0.4), Suggestion(2, "typical")], 0)
+    now = Suggestion(1, "unsure", "B", 0.6, "NK", 0.3)
+    queue.renew([Suggestion(5, "unsure", "T", 0.5, "B", 0.4), now], 1)
+    assert queue.cells[0] == now
+    assert [cell.row for cell in queue.cells] == [1, 5]
+
+
+def test_the_runner_up_is_that_of_the_telling_features(session: Session) -> None:
+    label(session, range(30))
+    train(session)
+    before = suggestions(session, (), {})()
+    label(session, range(30, 33))
+    train(session)
+    result, draft = session.drawn, session.draft
+    assert result is not None
+    assert draft is not None
+    after = {cell.row: cell for cell in suggestions(session, (), {}, before)()[-len(before) :]}
+    features = TellingFeatures(draft, result)
+    for cell in before:
+        if cell.label == result.classes[result.predicted[cell.row]]:
+            assert after[cell.row].label == cell.label
+            assert after[cell.row].runner_up == features.of_cell(cell.row, 1)["other"].iloc[0]
 
 
 def test_cells_without_a_proposal_or_with_an_outdated_one_get_a_new_one() -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate, product
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
+from dask.array.core import normalize_chunks, slices_from_chunks
+from dask.delayed import delayed
 from napari.layers import Image, Labels, Points, Shapes
-from numpy.typing import NDArray
-from scipy import ndimage
+from numpy.typing import ArrayLike, NDArray
 
 ItemLayer: TypeAlias = Points | Shapes
 """Layers of cells that are points or shapes, each with a row of features."""
 CellLayer: TypeAlias = Labels | Points | Shapes
 """Layers whose labels, points or shapes may be cells."""
 
-MAX_PIXELS_AT_ONCE = 2**24
+MAX_PIXELS_AT_ONCE = 2**22
 """Label images in memory with more pixels, and all lazy ones, are read in a thread."""
-PIXELS_OF_CENTERS = 2**21
-"""Approximate number of pixels from which the centers of labels are computed."""
+
+SIDE_OF_BLOCK = 1024
+"""Side in pixels of the blocks in which label images in memory are read."""
 
 
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
@@ -37,11 +41,22 @@ class LayerIds:
     ids: NDArray[np.int64]
     """The labels, or the indices of the points or shapes, in ascending order."""
     centers: NDArray[np.floating]
-    """(n_ids, ndim) centers in pixels, NaN for labels without a sampled pixel."""
-    step: int = 1
-    """Only every `step`-th pixel was sampled for the centers."""
+    """(n_ids, ndim) centers in pixels."""
+    boxes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2, 0), dtype=np.int64))
+    """(n_ids, 2, ndim) first pixels and ends of the boxes around labels; empty for points, shapes.
+    """
     checksum: int = 0
     """The `checksum` of the pixels."""
+
+    def boxes_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n, 2, ndim) boxes around some labels of the layer."""
+        return self.boxes[np.searchsorted(self.ids, ids)]
+
+    def box(self, ids: NDArray[np.int64], margin: int = 0) -> tuple[slice, ...]:
+        """Return one box around several labels, with a margin inside the image, as slices."""
+        boxes = self.boxes_of(ids)
+        low, high = boxes[:, 0].min(axis=0) - margin, boxes[:, 1].max(axis=0) + margin
+        return tuple(map(slice, low.clip(0).tolist(), high.tolist()))
 
 
 def pixels(layer: Labels | Image) -> Any:
@@ -62,13 +77,25 @@ def as_mask(image: Image) -> Labels | None:
     data = None if image.rgb or image.multiscale else image.data
     if not isinstance(data, np.ndarray) or data.dtype.kind not in "iu":
         return None
-    rows = data[..., :: math.ceil(data.size / PIXELS_OF_CENTERS), :]
+    rows = data[..., :: math.ceil(data.size / MAX_PIXELS_AT_ONCE), :]
     left, right = rows[..., 1:], rows[..., :-1]
     inside = (left != 0) & (right != 0)
     if not inside.any() or (left == right)[inside].mean() <= 0.5:
         return None
     place = {key: getattr(image, key) for key in PLACE}
     return Labels(data, name=f"{image.name} labels", **place)
+
+
+def lazily(image: Any) -> da.Array:
+    """Return an image as an array of dask; its blocks are parts of planes if it has none itself."""
+    if type(image) is not np.ndarray:
+        lazy: da.Array = da.asarray(image)
+        return lazy
+    sizes = (*(1,) * (image.ndim - 2), SIDE_OF_BLOCK, SIDE_OF_BLOCK)
+    chunks, name = normalize_chunks(sizes, image.shape), f"labels-{uuid4()}"
+    places = zip(np.ndindex(*map(len, chunks)), slices_from_chunks(chunks), strict=True)
+    # Not `from_array`, which copies the pixels.
+    return da.Array({(name, *at): image[part] for at, part in places}, name, chunks, image.dtype)
 
 
 def is_slow(layer: Labels) -> bool:
@@ -88,22 +115,49 @@ def read_ids(layer: CellLayer) -> LayerIds:
 
 
 def label_ids(image: Any) -> LayerIds:
-    """Read the values in a label image, except the background, and their centers."""
-    step = max(1, math.ceil((math.prod(image.shape) / PIXELS_OF_CENTERS) ** 0.5))
-    if isinstance(image, np.ndarray):
-        part = image[..., ::step, ::step]
-        # Only the last pixel of each run of equal pixels is kept: `np.unique` of all is slower.
-        flat = image.ravel()
-        ends = np.flatnonzero(flat[1:] != flat[:-1])
-        values = np.unique(np.append(flat[ends], flat[-1:]))
-    else:
-        lazy = da.asarray(image)
-        values, part = da.compute(da.unique(lazy), lazy[..., ::step, ::step])
-    if values.dtype == np.uint64 and len(values) and values[-1] > np.iinfo(np.int64).max:
-        raise ValueError(f"the label {values[-1]} is too large; labels must be below 2**63")
-    ids, part = values[values != 0].astype(np.int64), part.astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        found = ndimage.center_of_mass(np.broadcast_to(1, part.shape), part, ids)
-    centers = np.reshape(np.array(found, dtype=float), (len(ids), part.ndim))
-    centers[:, -2:] *= step
-    return LayerIds("label", ids, centers, step, checksum(image))
+    """Read the values in a label image, except the background, their centers and their boxes."""
+    lazy = lazily(image)
+    starts = product(*([0, *accumulate(sizes[:-1])] for sizes in lazy.chunks))
+    blocks = (delayed(_runs)(*one) for one in zip(lazy.to_delayed().ravel(), starts, strict=True))
+    parts = da.compute(*blocks)
+    values, n, sums, lows, highs = map(np.concatenate, zip(*parts, strict=True))
+    if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"the label {values.max()} is too large; labels must be below 2**63")
+    values, *rest = _summed(values, n, sums, lows, highs)
+    ids, (n, sums, lows, highs) = values.astype(np.int64), rest
+    boxes = np.stack([lows, highs], axis=1)
+    return LayerIds("label", ids, sums / n[:, None], boxes, checksum(image))
+
+
+Sums: TypeAlias = tuple[NDArray[Any], ...]
+"""(n,) labels; numbers of pixels; (n, ndim) sums of positions; first pixels; ends of the pixels."""
+
+
+def _runs(block: ArrayLike, start: tuple[int, ...]) -> Sums:
+    """Summarize the labels of a block that begins at a pixel of the image.
+
+    Only runs of equal pixels in a row are counted: they are far fewer than the pixels.
+    """
+    block = np.asarray(block)
+    flat, width = block.ravel(), block.shape[-1]
+    is_end = np.ones(len(flat), dtype=bool)
+    np.not_equal(flat[1:], flat[:-1], out=is_end[:-1])
+    is_end[width - 1 :: width] = True
+    ends = np.flatnonzero(is_end)
+    n = np.diff(ends, prepend=-1)
+    ends, n = (x[flat[ends] != 0] for x in (ends, n))
+    last = np.stack(np.unravel_index(ends, block.shape), axis=1) + start
+    first = last.copy()
+    first[:, -1] -= n - 1
+    return _summed(flat[ends], n, (first + last) * (n[:, None] / 2), first, last + 1)
+
+
+def _summed(values: NDArray[Any], n: Any, sums: Any, lows: Any, highs: Any) -> Sums:
+    """Combine the rows of equal labels, and sort them by label."""
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    at = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    if not len(at):
+        return values, n, sums, lows, highs
+    ways = (np.add, n), (np.add, sums), (np.minimum, lows), (np.maximum, highs)
+    return values[at], *(way.reduceat(x[order], at) for way, x in ways)

@@ -107,7 +107,7 @@ class Join:
         return int((self._row < 0).sum())
 
     def centers(self, rows: NDArray[np.intp]) -> NDArray[np.floating]:
-        """Return the (n, ndim) centers of joined rows in pixels of the layer, or NaN."""
+        """Return the (n, ndim) centers of joined rows in pixels of the layer."""
         return self.of.centers[np.searchsorted(self.of.ids, self.ids[rows])]
 
     def is_like(self, other: Join) -> bool:
@@ -269,8 +269,7 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
         fitted = apart <= np.median(apart)
     centers = centers[np.isfinite(centers).all(axis=1)]
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
-    near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
-    return float((apart < near).mean())
+    return float((apart < 0.75 * float(np.median(nearest))).mean())
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
+from centroid_encoder.viewer.data.columns import images_by_name, name_of
 from centroid_encoder.viewer.data.ids import CellLayer, pixels
 from centroid_encoder.viewer.data.join import Join
 
@@ -20,8 +22,6 @@ MAX_READ = 300
 """Pixels along a side that are read of an image."""
 LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
 """Events of an Image layer after which a picture is another one."""
-FIRST_WINDOW = 32
-"""Half the side of the first window in which the pixels of a label are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,22 @@ class Thumbnail:
     """(side, side, 3) colours."""
     outline: NDArray[np.float64]
     """(n, 2) vertices, y and x, as shares of the side."""
+
+
+def layers_of_cell(
+    layers: Iterable[Layer], obs: pd.DataFrame, image_column: str | None, row: int
+) -> list[Layer]:
+    """Return the layers that do not show another image than that of the cell in a row of `obs`.
+
+    The names of layers and images match as in the search for labels; a layer with another name
+    counts for all images.
+    """
+    layers = list(layers)
+    if image_column is None:
+        return layers
+    images = obs[image_column]
+    shown, own = images_by_name(layers, images.dropna().unique()), name_of(images.iloc[row])
+    return [layer for layer in layers if name_of(shown.get(layer, own)) == own]
 
 
 def make_thumbnail(
@@ -108,26 +124,9 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
 def label_window(
     layer: Labels, join: Join, item: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the mask of a label in a window of the pixels, and the first pixel of the window.
-
-    Pixels are read near the center of the label, and farther off until it ends.
-    """
-    image = pixels(layer)
-    shape = np.array(image.shape)
-    center, half = join.of.centers[np.searchsorted(join.of.ids, item)], FIRST_WINDOW
-    if not np.isfinite(center).all():
-        center, half = shape / 2, int(shape.max())
-    while True:
-        low = np.maximum(center.astype(int) - half, 0)
-        high = np.minimum(center.astype(int) + half + 1, shape)
-        mask = np.asarray(image[tuple(map(slice, low, high))]) == item
-        found = np.argwhere(mask)
-        # At a border of the window inside the image, the label may continue.
-        first, last = low * 0, high - low - 1
-        at_ends = (found[:, None] == [first, last]).any(axis=0) if len(found) else True
-        if not (at_ends & np.array([low > 0, high < shape])).any():
-            return mask, low
-        half *= 2
+    """Return the mask of a label in its box, and the first pixel of the box."""
+    box = join.of.box(np.array([item]))
+    return np.asarray(pixels(layer)[box]) == item, np.array([side.start for side in box])
 
 
 def to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

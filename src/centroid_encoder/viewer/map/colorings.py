@@ -8,11 +8,10 @@ from functools import partial
 from html import escape
 from typing import Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from matplotlib.colors import to_hex
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
@@ -28,6 +27,8 @@ CONFIDENCE: Literal["confidence"] = "confidence"
 NOVELTY: Literal["novelty"] = "novelty"
 OUT_OF_FOLD = "out-of-fold error"
 
+SCALE = LinearSegmentedColormap.from_list("scale", ["#ffe98a", "#ff9d1c", "#ff2d2d", "#ff12b0"])
+"""Colours of a scale, from pale to saturated, all of them bright: legible over fluorescence."""
 STEPS = 20
 """Number of colours of a scale; more cannot be distinguished."""
 MAX_EXPLAINED = 12
@@ -50,6 +51,10 @@ class Colors:
     """One line of HTML that explains the colours."""
     values: NDArray[np.floating] | None = None
     """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
+    seen: NDArray[np.bool_] | None = None
+    """(n_obs,) cells that are coloured in the image, too; None for all."""
+    hollow: int | None = None
+    """Code of the labels that are outlined in the image, and not filled."""
 
 
 def offered(session: Session) -> dict[str, Callable[[], Colors]]:
@@ -90,9 +95,9 @@ def _labels(session: Session) -> Colors:
     codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
     palette = list(of_label.values())
     if session.labeling is not None:
-        # The user who labels by hand needs to see cells without a label.
+        # The user who labels by hand needs to see cells without a label, and the stain in them.
         codes[codes < 0] = len(palette)
-        palette.append(FAINT)
+        return Colors(codes, [*palette, FAINT], "", hollow=len(palette))
     return Colors(codes, palette, "")
 
 
@@ -133,8 +138,8 @@ def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Col
 def color_values(adata: AnnData, name: str) -> Colors:
     """Colour all cells by a column of ``obs`` or a variable, as `pl.voronoi` does.
 
-    Numbers are coloured on a scale between their 1 % and 99 % quantiles, against outliers.
-    Categories have their own colours.
+    Numbers from their median on are coloured on a scale up to their 99 % quantile; smaller ones are
+    invisible in the image and grey in the map. Categories have their own colours.
 
     Raises
     ------
@@ -146,10 +151,10 @@ def color_values(adata: AnnData, name: str) -> Colors:
     found = read_values(adata, name, layer=None, use_raw=None)
     if found.colors is None:
         there = found.values[found.known]
-        low, high = np.percentile(there, [1, 99]) if len(there) else (0.0, 0.0)
+        low, high = np.percentile(there, [50, 99]) if len(there) else (0.0, 0.0)
         if low == high and len(there):
             low, high = there.min(), there.max()
-        return _scaled(found.values, low, high, colormap="viridis")
+        return _scaled(found.values, low, high)
     codes, n = found.values, len(label_colors(adata, name))
     if n > MAX_CATEGORIES:
         is_small = (codes < 0) & adata.obs[name].notna().to_numpy()
@@ -162,20 +167,26 @@ def color_values(adata: AnnData, name: str) -> Colors:
     return Colors(codes, list(found.colors.values()), meaning + more)
 
 
-def _scaled(
-    values: ArrayLike, low: float, high: float, *, colormap: str = "inferno", reverse: bool = False
-) -> Colors:
-    """Colour numbers from dark to bright, or the reverse; cells without a number are invisible."""
-    shares = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1)
-    there = np.isfinite(shares)
-    codes = np.full(len(shares), -1, dtype=np.intp)
+def _scaled(values: ArrayLike, low: float, high: float, *, reverse: bool = False) -> Colors:
+    """Colour numbers from pale to saturated, or the reverse, on the scale between two of them.
+
+    Only the more saturated half of the cells has colours in the image. If most cells have the same
+    smallest number, such as 0, all others have colours.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    shares, there = (values - low) / ((high - low) or 1), np.isfinite(values)
+    saturation, codes = -shares if reverse else shares, np.full(len(shares), -1, dtype=np.intp)
+    middle = np.median(saturation[there]) if there.any() else 0
+    least = saturation[there].min(initial=middle)
+    is_shown = there & (saturation >= middle)
+    if middle == least and (saturation[there] > least).any():
+        is_shown = there & (saturation > least)
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
-    # Leave out the darkest quarter, which is not visible over an image.
-    shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
+    shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
     meaning = f"{_short(low)} {bar} {_short(high)}"
-    return Colors(codes, colors, meaning, np.asarray(values, dtype=np.float64))
+    return Colors(codes, colors, meaning, values, is_shown)
 
 
 def _short(value: float) -> str:

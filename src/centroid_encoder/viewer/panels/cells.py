@@ -83,9 +83,12 @@ class CellsPanel(QWidget):
         self._coloring.timeout.connect(self._recolor)
         self._zooming = QTimer(self, interval=AFTER, singleShot=True)
         self._zooming.timeout.connect(self._zoom_steadily)
-        self.color_box.currentIndexChanged.connect(self._recolor)
+        # The user may choose the same colours again, after deleting their layer.
+        for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
+            chosen.connect(self._recolor)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
+        session.catalog.listed.connect(self._on_listed)
         session.shown_changed.connect(self._on_shown)
         session.look_changed.connect(self._on_look)
         session.selection_changed.connect(self._on_selection)
@@ -102,15 +105,17 @@ class CellsPanel(QWidget):
         self._on_selection()
 
     def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
-        known = {(link.layer, link.join): link for link in self._links}
-        gone = [link for key, link in known.items() if key not in wanted]
+        known = {link.layer: link for link in self._links}
+        joins = dict(wanted)
+        gone = [link for layer, link in known.items() if layer not in joins]
         if not wanted:
             self._lasso.stop()
         remove(self._viewer, [x for link in gone for x in (link.marks, link.classes)])
         for link in gone:
             link.close()
-        self._links = links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        self._links = links = [known.get(key[0]) or LayerLink(self._viewer, *key) for key in wanted]
         for link in links:
+            link.join = joins[link.layer]
             link.picked.connect(self._session.select, unique=True)
         self.why.follow(bool(links))
         viewer = self._viewer
@@ -123,6 +128,11 @@ class CellsPanel(QWidget):
         viewer.events.status.disconnect(self._on_status)
         if links:
             viewer.events.status.connect(self._on_status)
+
+    def _on_listed(self) -> None:
+        """Keep colours and outlines above layers that were added or moved."""
+        for link in self._links:
+            link.stay_on_top()
 
     def zoom(self, *, steady: bool = False) -> None:
         """Move the camera to the selected cells, if possible in the chosen layer."""
@@ -146,7 +156,6 @@ class CellsPanel(QWidget):
         """Start or stop drawing around cells in the image."""
         layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
         if on and layer is not None:
-            self._viewer.dims.ndisplay = 2
             self._lasso.start(layer)
         else:
             self._lasso.stop()
@@ -305,6 +314,8 @@ class CellsPanel(QWidget):
         colors, session = self._colors, self._session
         self._hidden = session.hidden
         codes = None if colors is None else colors.codes
+        if colors is not None and colors.seen is not None:
+            codes = np.where(colors.seen, colors.codes, -1)
         if codes is not None and session.hidden:
             gone = [i for i, name in enumerate(session.class_colors) if str(name) in session.hidden]
             codes = np.where(np.isin(session.shown_codes, gone), -1, codes)
@@ -313,7 +324,7 @@ class CellsPanel(QWidget):
             if colors is None or codes is None:
                 link.uncolor()
             else:
-                link.color(mode, codes, colors.colors)
+                link.color(mode, codes, colors.colors, colors.hollow)
 
     def _on_look(self) -> None:
         if self._session.hidden != self._hidden:

@@ -47,7 +47,8 @@ class Keys(QObject):
 
     `label` is called with the name of a class when its key is pressed. `acts` has the functions of
     `FIXED` by their names. Other keys of the layer, which switch its tools or delete what is
-    selected, do nothing from `bind` to `release`. All bindings of the user come back after that.
+    selected, do nothing from `bind` to `release`. All bindings of the user come back after that,
+    and while the active layer is being edited: Ctrl+Z undoes a brush stroke then.
     """
 
     def __init__(self, viewer: ViewerModel, label: Callable[[str], object]) -> None:
@@ -58,6 +59,8 @@ class Keys(QObject):
         self._names: dict[str, str] = {}
         """Names of the classes by their keys."""
         self._is_on = False
+        self._followed: Layer | None = None
+        """The active layer, whose mode decides whether keys are bound."""
         self._bound: list[tuple[Layer | ViewerModel, Any, Any]] = []
         """Layer or viewer, a key, and the user's function that had it before, or None."""
 
@@ -109,6 +112,11 @@ class Keys(QObject):
     def _on_active(self, _: object = None) -> None:
         self._unbind()
         active = self._viewer.layers.selection.active
+        if active is not None:
+            active.events.mode.connect(self._on_active)
+            self._followed = active
+            if str(active.mode) != "pan_zoom":
+                return
         # napari looks for a key in the active layer first, and that need not be the layer of cells.
         for place in (self._viewer, *((active,) if isinstance(active, Layer) else ())):
             own = [key for kind in type(place).__mro__ for key in getattr(kind, "class_keymap", ())]
@@ -123,6 +131,9 @@ class Keys(QObject):
                 self._bound.append((place, key, before))
 
     def _unbind(self) -> None:
+        if self._followed is not None:
+            self._followed.events.mode.disconnect(self._on_active)
+            self._followed = None
         for place, key, before in self._bound:
             place.bind_key(key, before, overwrite=True)
         self._bound.clear()

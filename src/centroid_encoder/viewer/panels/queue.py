@@ -193,7 +193,8 @@ class QueuePanel(QWidget):
         self._again = self.is_searching
         if self.is_searching or self._session.labeling is None:
             return
-        find = suggestions(self._session, self.queue.skipped, self._form.parameters())
+        queue, parameters = self.queue, self._form.parameters()
+        find = suggestions(self._session, queue.skipped, parameters, queue.cells)
         self._task = Task(lambda _: find(), self._on_found, self)
         self._show()
 

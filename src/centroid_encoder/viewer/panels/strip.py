@@ -22,7 +22,12 @@ from qtpy.QtGui import (
 )
 from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
 
-from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, make_thumbnail
+from centroid_encoder.viewer.data.thumbnail import (
+    LOOKS,
+    Thumbnail,
+    layers_of_cell,
+    make_thumbnail,
+)
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.queue import Queue
@@ -141,9 +146,11 @@ class Strip(QWidget):
         self._task = Task(partial(_read, jobs), self._on_read, self)
 
     def _job(self, row: int) -> Callable[[], Thumbnail | None]:
-        layers, point = list(self._viewer.layers), self._viewer.dims.point
-        for link, join in self._session.catalog.joins.items():
+        catalog, point = self._session.catalog, self._viewer.dims.point
+        for link, join in catalog.joins.items():
             if join.joined[row]:
+                obs, column = link.table.adata.obs, catalog.image_column
+                layers = layers_of_cell(self._viewer.layers, obs, column, row)
                 return partial(make_thumbnail, layers, point, link.layer, join, row, SHARP * SIDE)
         return lambda: None
 

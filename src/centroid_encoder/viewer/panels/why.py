@@ -18,7 +18,13 @@ from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
-from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, is_slow, make_thumbnail
+from centroid_encoder.viewer.data.thumbnail import (
+    LOOKS,
+    Thumbnail,
+    is_slow,
+    layers_of_cell,
+    make_thumbnail,
+)
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.strip import draw_picture
 from centroid_encoder.viewer.session.session import Session
@@ -102,13 +108,13 @@ class WhyPanel(QWidget):
         self.update()
 
     def _read_pixels(self) -> None:
-        catalog, row = self._session.catalog, self._row
-        if row is None:
+        catalog, row, adata = self._session.catalog, self._row, self._session.adata
+        if row is None or adata is None:
             return
         links = [(link.layer, join) for link, join in catalog.joins.items() if join.joined[row]]
         links.sort(key=lambda link: link[0] is not catalog.layer)
         for layer, join in links[:1]:
-            layers = list(self._viewer.layers)
+            layers = layers_of_cell(self._viewer.layers, adata.obs, catalog.image_column, row)
             job = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
             self._read("thumbnail", job, slow=is_slow(layers, layer))
 

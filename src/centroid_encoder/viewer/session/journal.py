@@ -1,9 +1,17 @@
-"""Labels of cells as CSV: for other programs, and in the user data folder against a crash."""
+"""Labels of cells as CSV: for other programs, and in the user data folder against a crash.
+
+A journal has a line for each label that was given, removed (empty) or given again, so that a step
+adds only the lines of its cells. Lines with the cell `CLASSES` hold all classes as JSON, in order.
+"""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +25,7 @@ from centroid_encoder.viewer.data.columns import coordinates
 FOLDER = "CENTROID_ENCODER_JOURNALS"
 """Environment variable with another folder for the journals."""
 COLUMNS = ["cell", "label"]
+CLASSES = "#classes"
 
 
 def journal_path(adata: AnnData, column: str) -> Path:
@@ -37,19 +46,34 @@ def write_labels(labels: pd.Series, path: Path) -> None:
         labels.rename_axis(COLUMNS[0]).rename(COLUMNS[1]).to_csv(beside)
 
 
+def note_labels(
+    labels: pd.Series, classes: Sequence[Sequence[str]], path: Path, *, is_new: bool
+) -> None:
+    """Add labels, empty for removed ones, and all classes to a journal, or begin a new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w" if is_new else "a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([] if file.tell() else [COLUMNS])
+        writer.writerows(labels.items())
+        writer.writerows([(CLASSES, json.dumps(classes))] if classes else [])
+
+
+def read_journal(path: Path) -> tuple[pd.Series, list[list[str]]]:
+    """Return the last labels of all cells of a journal, and its last classes."""
+    text = path.read_text(encoding="utf-8-sig")
+    # A crash may have cut the last line.
+    table = _table(io.StringIO(text[: text.rfind("\n") + 1]), path.name)
+    labels = table.drop_duplicates("cell", keep="last").set_index("cell")["label"]
+    classes = json.loads(labels.pop(CLASSES)) if CLASSES in labels else []
+    return labels[labels != ""], classes
+
+
 def read_labels(path: Path) -> pd.Series:
     """Read the labels of cells; cells without one are left out.
 
     A ValueError if the file has other columns, a cell twice, or no label.
     """
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} is no CSV file: {error}") from error
-    if missing := [name for name in COLUMNS if name not in table]:
-        raise ValueError(
-            f"{path.name} has no column {missing[0]!r}; it must have the columns 'cell' and 'label'"
-        )
+    table = _table(path, path.name)
     twice = table["cell"].duplicated()
     if twice.any():
         cell = table["cell"][twice].iloc[0]
@@ -58,3 +82,16 @@ def read_labels(path: Path) -> pd.Series:
     if (labels == "").all():
         raise ValueError(f"{path.name} has no labelled cell")
     return labels[labels != ""]
+
+
+def _table(file: Path | io.StringIO, name: str) -> pd.DataFrame:
+    """Read the columns of a CSV file as text."""
+    try:
+        table = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} is no CSV file: {error}") from error
+    if missing := [column for column in COLUMNS if column not in table]:
+        raise ValueError(
+            f"{name} has no column {missing[0]!r}; it must have the columns 'cell' and 'label'"
+        )
+    return table

@@ -17,10 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.files import check_target
 from centroid_encoder.pl._colors import default_palette, label_colors
+from centroid_encoder.pl._values import MAX_CATEGORIES
 from centroid_encoder.tl._result import colors_key, label_categories
 from centroid_encoder.viewer.data.measuring import UNLABELED
 from centroid_encoder.viewer.session.corrections import as_categories
-from centroid_encoder.viewer.session.journal import journal_path, read_labels, write_labels
+from centroid_encoder.viewer.session.journal import (
+    journal_path,
+    note_labels,
+    read_journal,
+    read_labels,
+    write_labels,
+)
 
 CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
 NEW_COLOR = "#d3d3d3"
@@ -112,15 +119,19 @@ class Labeling:
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
         """Labels that only the journal had at the start, until restored or discarded."""
+        self._noted: tuple[HandClass, ...] = ()
+        """The last classes in the journal."""
+        self._lost_classes: tuple[HandClass, ...] = ()
         try:
-            found = read_labels(self._journal)
+            found, classes = read_journal(self._journal)
+            self._noted = self._lost_classes = tuple(HandClass(*one) for one in classes)
             here = found[self._rows_of(found) >= 0]
             # Only labels that the table lacks now are lost. If the user removes a label later, it
             # is not offered for restoring.
             self._lost = here[self._now(here) != here]
         except FileNotFoundError:
             pass
-        except (OSError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             self.fault = error
 
     @property
@@ -257,19 +268,23 @@ class Labeling:
     @property
     def unsaved(self) -> int:
         """Number of cells whose label in the journal of an earlier session is missing here."""
-        return int((self._now(self._lost) != self._lost).sum())
+        return int((self._now(self._lost) != self._lost).sum()) if len(self._lost) else 0
 
     def restore(self) -> None:
-        """Give the cells the labels of the journal, as one step."""
-        lost = self._lost
+        """Give the cells the labels of the journal and their classes, as one step."""
+        lost, classes = self._lost, self.classes
+        for one in self._lost_classes:
+            if one.name not in [known.name for known in classes]:
+                key = one.key if one.key not in [known.key for known in classes] else None
+                classes = self._with_class(classes, one.name, one.color, key)
         text = f"Restore the labels of {len(lost):,} cells"
-        self._assign(self._rows_of(lost), lost.to_numpy(object), text)
+        self._assign(self._rows_of(lost), lost.to_numpy(object), text, classes)
         self._lost = lost[:0]
 
     def discard(self) -> None:
         """Forget the labels of the journal of an earlier session."""
         self._lost = self._lost[:0]
-        self._note()
+        self._note(np.flatnonzero(self.codes >= 0), is_new=True)
 
     def to_csv(self, path: Path) -> None:
         """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
@@ -310,9 +325,15 @@ class Labeling:
     def _rows_of(self, labels: pd.Series) -> Codes:
         return np.asarray(self.adata.obs_names.get_indexer(labels.index), dtype=np.intp)
 
-    def _assign(self, rows: Codes, names: NDArray[np.object_], text: str) -> None:
+    def _assign(
+        self,
+        rows: Codes,
+        names: NDArray[np.object_],
+        text: str,
+        classes: tuple[HandClass, ...] | None = None,
+    ) -> None:
         """Label rows; an empty name takes the label back, and an unknown one is a new class."""
-        codes, classes = self.codes, self.classes
+        codes, classes = self.codes, self.classes if classes is None else classes
         wanted = dict.fromkeys(str(name).strip() for name in names)
         for name in wanted:
             if name and name not in [one.name for one in classes]:
@@ -330,11 +351,22 @@ class Labeling:
     ) -> tuple[HandClass, ...]:
         if color is not None and not is_color_like(color):
             raise ValueError(f"{color!r} is no colour")
-        color = free_color(one.color for one in classes) if color is None else to_hex(color)
+        color = self._color_of(name.strip(), classes) if color is None else to_hex(color)
         used = {one.key for one in classes}
         free = next((one for one in KEYS if one not in used), "")
         key = free if key is None else self._checked_key(key, classes)
         return (*classes, HandClass(self._checked_name(name), color, key))
+
+    def _color_of(self, name: str, classes: tuple[HandClass, ...]) -> str:
+        """Return the colour of a class of this name in another column, or else a free one."""
+        used, others = {one.color for one in classes}, dict[str, str]()
+        for column, values in self.adata.obs.items():
+            if column != self.column and isinstance(values.dtype, pd.CategoricalDtype):
+                found = label_colors(self.adata, str(column))
+                if len(found) <= MAX_CATEGORIES:
+                    others = {str(one): color for one, color in found.items()} | others
+        color = others.get(name)
+        return color if color and color not in used else free_color(used | {*others.values()})
 
     def _change_class(self, which: str, text: str, **changed: str) -> None:
         classes, i = list(self.classes), self.position(which)
@@ -390,7 +422,7 @@ class Labeling:
         codes = self.codes
         codes[rows] = after[1]
         self._write(after[0], codes)
-        self._note()
+        self._note(rows)
 
     def _write(self, classes: tuple[HandClass, ...], codes: Codes) -> None:
         adata, column = self.adata, self.column
@@ -413,18 +445,17 @@ class Labeling:
             name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
         }
 
-    def _note(self) -> None:
-        """Write the journal; labels of an earlier one stay until they are restored or discarded."""
+    def _note(self, rows: Codes, *, is_new: bool = False) -> None:
+        """Add the labels of rows, and the classes if they are others, to the journal."""
         if self._original is not None:
             return
-        labels, self.fault = self.labels, None
-        labels = pd.concat([labels, self._lost[~self._lost.index.isin(labels.index)]])
+        self.fault, classes = None, self.classes
+        names = np.array([*(one.name for one in classes), ""], dtype=object)
+        labels = pd.Series(names[self.codes[rows]], self.adata.obs_names[rows])
         try:
-            if len(labels):
-                self._journal.parent.mkdir(parents=True, exist_ok=True)
-                write_labels(labels, self._journal)
-            else:
-                self._journal.unlink(missing_ok=True)
+            others = classes if is_new or classes != self._noted else ()
+            note_labels(labels, others, self._journal, is_new=is_new)
+            self._noted = classes
         except OSError as error:
             self.fault = error
 

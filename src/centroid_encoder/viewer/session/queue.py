@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from centroid_encoder import tl
+from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._new_cells import read_new_cells
+from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, sharing
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.session import Session
@@ -91,8 +95,11 @@ class Queue:
         """Replace the cells from the place `keep` on by as many others; at the end, add cells.
 
         A novel cell keeps its place; in a queue that is made anew after each answer, it would
-        always be the tenth.
+        always be the tenth. Cells that stay have the probabilities of `found`.
         """
+        found = list(found)
+        now = {cell[:3]: cell for cell in found}
+        self.cells = [now.get(cell[:3], cell) for cell in self.cells]
         before = self.cells[keep:]
         del self.cells[keep:]
         known = {cell.row for cell in (*self.cells, *before) if cell.reason == "novel"}
@@ -142,12 +149,16 @@ class Queue:
 
 
 def suggestions(
-    session: Session, skipped: Iterable[int], features: dict[str, Any]
+    session: Session,
+    skipped: Iterable[int],
+    features: dict[str, Any],
+    seen: Sequence[Suggestion] = (),
 ) -> Callable[[], list[Suggestion]]:
     """Return a function that suggests cells; it can run in a thread, as it has all it needs.
 
     The map is the live map, whose features are its own; without one, `features` are arguments of a
-    training. No cell that has a label by hand, or was skipped, is suggested.
+    training. No cell that has a label by hand, or was skipped, is suggested. The suggestions `seen`
+    come last, with the probabilities of the live map.
     """
     labeling, draft, adata = session.labeling, session.draft, session.adata
     if labeling is None or adata is None:
@@ -180,6 +191,25 @@ def suggestions(
         found = found.astype({"reason": str, "label": object, "runner_up": object})
         found[["label", "runner_up"]] = found[["label", "runner_up"]].replace({np.nan: None})
         cells = found.itertuples(index=False, name=None)
-        return [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
+        new = [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
+        return new if draft is None else [*new, *_judged(source, seen)]
 
     return suggest
+
+
+def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return suggestions whose label is a class of a live map, with its probabilities."""
+    model, stored = fitted_model(draft, DRAFT_KEY, device="cpu"), StoredMap.read(draft, DRAFT_KEY)
+    classes = pd.Index(model.classes_.tolist())
+    seen = [cell for cell in seen if cell.label in classes]
+    if not seen or stored is None:
+        return []
+    cells, _ = read_new_cells(draft, model, stored.source, 1.0)
+    x, _ = cells.prepared(cells.X[[cell.row for cell in seen]])
+    shares, at = cells.probabilities(x)[0], np.arange(len(seen))
+    own = classes.get_indexer([cell.label for cell in seen])
+    others = shares.copy()
+    others[at, own] = -1
+    second = others.argmax(axis=1)
+    found = zip(seen, shares[at, own], classes[second], shares[at, second], strict=True)
+    return [Suggestion(*cell[:3], float(p), str(name), float(q)) for cell, p, name, q in found]
