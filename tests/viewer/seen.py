@@ -60,3 +60,9 @@ def open_table(catalog: Catalog, path: Path) -> Table:
     table = catalog.add(read_table(path)[0], path.name, path=path)
     catalog.choose(table)
     return table
+
+
+def marked(viewer: Any, layer: Labels) -> set[int]:
+    """Labels of a layer that are outlined as selected."""
+    found: NDArray[np.integer] = layer.data[viewer.layers["selected cells"].data > 0]
+    return set(np.unique(found).tolist())

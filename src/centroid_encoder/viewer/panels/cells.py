@@ -139,6 +139,8 @@ class CellsPanel(QWidget):
         if on and layer is not None:
             self._viewer.dims.ndisplay = 2
             self._lasso.start(layer)
+        elif on:
+            self._lasso.stopped.emit()  # There is no image to draw in.
         else:
             self._lasso.stop()
 

@@ -1,0 +1,120 @@
+"""Cells are selected by their values, described and labelled; a first map appears by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from anndata import AnnData
+from matplotlib.colors import to_hex
+from napari import Viewer
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import Qt
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+from tests.viewer.seen import is_colored, marked, seen_colors
+
+Open = Callable[[], CentroidEncoderWidget]
+
+
+@pytest.fixture
+def mapped(embed: Callable[..., AnnData]) -> AnnData:
+    """Cells with a map and a column of numbers."""
+    adata = embed(3)
+    adata.obs["size"] = [*np.arange(119.0), np.nan]
+    return adata
+
+
+@pytest.fixture
+def widget(
+    viewer: Viewer, mapped: AnnData, image_of: Callable[..., Any], open_widget: Open
+) -> CentroidEncoderWidget:
+    viewer.add_labels(image_of(mapped), name="nuclei", metadata={"adata": mapped})
+    return open_widget()
+
+
+def test_the_gate_selects_cells_by_value_in_map_and_tissue(
+    widget: CentroidEncoderWidget, viewer: Viewer, mapped: AnnData
+) -> None:
+    gate, ids = widget.cells.gate, mapped.obs["cell_id"].to_numpy()
+    assert gate.isHidden()
+    widget.cells.show_column("size")
+    assert gate.isVisible()
+    for ends, rows in (((10, 20), range(10, 21)), ((100, 118), range(100, 119))):
+        gate.setValue(ends)
+        assert sorted(widget.map.canvas.map.selected) == list(rows)
+        assert marked(viewer, viewer.layers["nuclei"]) == set(ids[list(rows)])
+    widget.cells.color_box.setCurrentText("label")
+    assert gate.isHidden()
+
+
+def test_a_part_of_a_name_is_enough_to_colour_by_it(
+    widget: CentroidEncoderWidget, viewer: Viewer, mapped: AnnData, qtbot: QtBot
+) -> None:
+    box, layer = widget.cells.color_box, viewer.layers["nuclei"]
+    # The labels are shown at first.
+    assert box.currentText() == "label"
+    assert is_colored(viewer, layer)
+    for typed, found in (("siz", "size"), ("ORIG", "original colours"), ("nothing", None)):
+        box.lineEdit().selectAll()
+        qtbot.keyClicks(box.lineEdit(), typed)
+        qtbot.keyClick(box.lineEdit(), Qt.Key.Key_Return)
+        assert box.currentText() == (found or "original colours")
+        assert is_colored(viewer, layer) == (found == "size")
+
+
+def test_the_selection_is_described_and_labelled(
+    widget: CentroidEncoderWidget, mapped: AnnData
+) -> None:
+    cells, said = widget.cells, widget.cells.selection_text
+    assert said.text() == "No cell selected"
+    assert not cells.label_button.isEnabled()
+    widget.select(np.array([3]))
+    label = mapped.obs["cell_type"].iloc[3]
+    name = mapped.obs_names[3]
+    assert said.text().startswith(f"cell {name} · cell_type: {label} · predicted: ")
+    kinds = mapped.obs["cell_type"].to_numpy()
+    rows = np.concatenate(
+        [np.flatnonzero(kinds == "type 1")[:2], np.flatnonzero(kinds == "type 0")[:1]]
+    )
+    widget.select(rows)
+    assert said.text() == "3 cells selected: 2 type 1, 1 type 0"
+    cells.label_menu.aboutToShow.emit()
+    names = [action.text() for action in cells.label_menu.actions()]
+    assert names == ["type 0", "type 1", "type 2", "New class …", "No label"]
+    cells.label_menu.actions()[2].trigger()
+    assert set(mapped.obs["cell_type_relabeled"].iloc[rows]) == {"type 2"}
+    assert np.array_equal(mapped.obs["cell_type"], kinds)
+
+
+def test_a_first_map_appears_by_itself_and_train_replaces_it(
+    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any], open_widget: Open,
+    train: Callable[..., None], unchanged: Any, qtbot: QtBot,
+) -> None:  # fmt: skip
+    layer = viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
+    cells.obs["half"] = np.arange(120) % 2 == 0
+    widget = open_widget()
+    session, canvas = widget.session, widget.map.canvas
+    with unchanged(cells):
+        for column in ("cell_type", "half"):
+            widget.form.label_key.value = column
+            qtbot.waitUntil(
+                lambda key=column: session.draft is not None and session.drawn.label_key == key,
+                timeout=60_000,
+            )
+            assert len(canvas.map.rows) == 120
+            # A fifth of the cells is held out; its error is a number, since these are few.
+            assert len(canvas.map.scene.hollow) == 24
+            assert canvas.title.text().startswith("draft: ")
+            assert canvas.title.text().endswith(" of 24 held out wrong, too few to judge")
+            colors = [session.class_colors[name] for name in cells.obs[column]]
+            seen = seen_colors(viewer, layer, cells.obs["cell_id"])
+            assert [to_hex(color) for color in seen] == colors
+        assert widget.result is None
+        assert not widget.save_row.save_figure_action.isEnabled()
+    train(widget)
+    assert session.draft is None
+    assert widget.result.label_key == "half"
+    assert not canvas.title.text().startswith("draft")
