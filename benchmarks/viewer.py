@@ -89,6 +89,7 @@ def main() -> None:
     load(widget)
     # PyTorch is imported in the background.
     wait(5000)
+    settle(widget)
     latency(widget, "at rest", lambda: wait(3000))
     for name in ("first training", "second training"):
         first_frame(widget, name)
@@ -109,6 +110,13 @@ def wait(milliseconds: int) -> None:
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()
+
+
+def settle(widget: CentroidEncoderWidget) -> None:
+    """Wait until the first map of the table is drawn."""
+    wait(500)
+    while widget.label.live.is_due:
+        wait(10)
 
 
 def load(widget: CentroidEncoderWidget) -> None:
@@ -254,10 +262,11 @@ def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
 
     record("join", lambda: widget.show_table(adata, label_key="cell_type"))
     assert len(widget.catalog.joins) == n_images
+    settle(widget)
     # The first colouring includes the time in which napari compiles its code for it.
-    record("first colour", lambda: widget.cells.color_box.setCurrentText("label"))
-    record("remove the colours", lambda: widget.cells.color_box.setCurrentText("original colours"))
-    record("colour", lambda: widget.cells.color_box.setCurrentText("label"))
+    record("first colour", lambda: widget.cells.color_box.choose("label"))
+    record("remove the colours", lambda: widget.cells.color_box.choose("original colours"))
+    record("colour", lambda: widget.cells.color_box.choose("label"))
     rows = np.random.default_rng(0).permutation(len(obs))
     record("first selection, 10 %", lambda: widget.select(rows[: len(rows) // 10]))
     record("select 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))

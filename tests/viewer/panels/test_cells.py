@@ -46,7 +46,7 @@ def test_the_gate_selects_cells_by_value_in_map_and_tissue(
         gate.setValue(ends)
         assert sorted(widget.map.canvas.map.selected) == list(rows)
         assert marked(viewer, viewer.layers["nuclei"]) == set(ids[list(rows)])
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     assert gate.isHidden()
 
 

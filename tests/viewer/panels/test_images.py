@@ -62,7 +62,7 @@ def test_all_layers_are_coloured_and_the_list_names_them(
         "120 cells in 2 images, 2 of them open; in these, 0 cells not found, 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     # The colours are removed with the layer, and come back with it.
     for layer, colored in ((second, True), (first, True), (None, False), (first, True)):
         catalog.choose_layer(layer)

@@ -265,7 +265,7 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     figure.ax.set(xlim=(-1, 1))
     ways = entries(cells.color_box)
     for name in ways[: ways.index("original colours")]:
-        cells.color_box.setCurrentText(name)
+        cells.color_box.choose(name)
         expected = color_cells(name, session)
         assert expected is not None
         found = colors(figure)
@@ -286,7 +286,7 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     del adata.obs["size"]
     cells.show_column("size")
     assert colors(figure) == of_classes
-    cells.color_box.setCurrentText("original colours")
+    cells.color_box.choose("original colours")
     assert colors(figure) == of_classes
 
 
@@ -296,6 +296,7 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
 def test_the_map_moves_into_a_dock_of_its_own_and_back(
     viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed
 ) -> None:
+    viewer.window._qt_window.resize(1580, 900)
     widget = open_widget()
     widget.show_table(embed(3), label_key="cell_type")
     canvas, button = widget.map.canvas, widget.map.canvas.buttons["full"]
