@@ -54,7 +54,7 @@ def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells,
         select(widget, [row], qtbot)
         assert why.isVisible()
         assert why.height() <= 130
-        expected = ce.tl.telling_features(cells, cells.obs_names[row])
+        expected = ce.tl.telling_features(cells, cells.obs_names[row], n_features=4)
         assert_frame_equal(why.table, expected)
         middle = why.thumbnail.pixels.shape[0] // 2
         assert (why.thumbnail.pixels[middle, middle] == (255, 0, 0)).all()
@@ -108,7 +108,8 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
         widget.select(np.array([row]))
     why = widget.cells.why
     qtbot.waitUntil(lambda: why.table is not None and why.thumbnail is not None)
-    assert_frame_equal(why.table, ce.tl.telling_features(cells, cells.obs_names[rows[-1]]))
+    expected = ce.tl.telling_features(cells, cells.obs_names[rows[-1]], n_features=4)
+    assert_frame_equal(why.table, expected)
     labels = viewer.layers["nuclei"].data
     x = np.argwhere(labels == cells.obs["cell_id"].iloc[rows[-1]])[:, 1].mean()
     middle = why.thumbnail.pixels.shape[0] // 2
