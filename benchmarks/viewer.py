@@ -37,7 +37,7 @@ from centroid_encoder.pl._regions import center_regions
 from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.scene import Panel, Scene
+from centroid_encoder.viewer.map.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +89,7 @@ def main() -> None:
     load(widget)
     # PyTorch is imported in the background.
     wait(5000)
+    settle(widget)
     latency(widget, "at rest", lambda: wait(3000))
     for name in ("first training", "second training"):
         first_frame(widget, name)
@@ -109,6 +110,13 @@ def wait(milliseconds: int) -> None:
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()
+
+
+def settle(widget: CentroidEncoderWidget) -> None:
+    """Wait until the first map of the table is drawn."""
+    wait(500)
+    while widget.label.live.is_due:
+        wait(10)
 
 
 def load(widget: CentroidEncoderWidget) -> None:
@@ -149,7 +157,7 @@ def labelling(widget: CentroidEncoderWidget) -> None:
     adata, canvas = session.adata, widget.viewer.window._qt_viewer.canvas.native
     assert adata is not None
     truth = adata.obs[label_key].astype(str)
-    widget.tabs.setCurrentWidget(widget.label)
+    widget.show_mode(widget.label)
     session.start_labeling("benchmark")
     for name in truth.value_counts().index[:9]:
         widget.label.name_line.setText(name)
@@ -254,10 +262,11 @@ def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
 
     record("join", lambda: widget.show_table(adata, label_key="cell_type"))
     assert len(widget.catalog.joins) == n_images
+    settle(widget)
     # The first colouring includes the time in which napari compiles its code for it.
-    record("first colour", lambda: widget.cells.color_box.setCurrentText("label"))
-    record("remove the colours", lambda: widget.cells.color_box.setCurrentText("original colours"))
-    record("colour", lambda: widget.cells.color_box.setCurrentText("label"))
+    record("first colour", lambda: widget.cells.color_box.choose("label"))
+    record("remove the colours", lambda: widget.cells.color_box.choose("original colours"))
+    record("colour", lambda: widget.cells.color_box.choose("label"))
     rows = np.random.default_rng(0).permutation(len(obs))
     record("first selection, 10 %", lambda: widget.select(rows[: len(rows) // 10]))
     record("select 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))
@@ -345,7 +354,7 @@ def redraw(n: int) -> None:
     scene = Scene(
         points,
         codes,
-        (Panel(f"n = {n:,}", np.arange(n)),),
+        np.arange(n),
         center_regions(centers, limits),
         limits,
         tuple(map(str, range(N_CLASSES))),
@@ -358,15 +367,14 @@ def redraw(n: int) -> None:
     wait(100)
     canvas.map.show(scene, colors)
     times: dict[str, list[float]] = {"all": [], "selection": [], "lasso": []}
-    ax = canvas.map.axes[0]
     angles = np.linspace(0, 2 * np.pi, 150)
     lasso = (0.5 + 0.3 * np.column_stack([np.cos(angles), np.sin(angles)])) * SIZE
-    outline = Path(ax.transData.inverted().transform(lasso))
+    outline = Path(canvas.map.ax.transData.inverted().transform(lasso))
     for _ in range(7):
         times["all"].append(timed(canvas.canvas.draw))
         selected = rng.random(n) < 0.1
         times["selection"].append(timed(partial(canvas.map.select, selected)))
-        times["lasso"].append(timed(lambda: canvas.map.within(ax, outline)))
+        times["lasso"].append(timed(lambda: canvas.map.within(outline)))
     medians = ", ".join(f"{name} {np.median(values):.3f} s" for name, values in times.items())
     print(f"{n:,} points: {medians}")
     canvas.close()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.text import Text
 from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
@@ -66,15 +65,9 @@ def entries(box: QComboBox) -> list[str]:
 
 
 def names_on(ax: Any) -> list[Written]:
-    """Names that are in view on a panel of the map."""
+    """Names that are in view on the map."""
     (artist,) = (artist for artist in ax.artists if isinstance(artist, Names))
     return artist.written_names()[0]
-
-
-def title_of(ax: Any) -> Text:
-    """Title of a panel of the map."""
-    title: Text = ax.title
-    return title
 
 
 def open_table(catalog: Catalog, path: Path) -> Table:
@@ -82,3 +75,9 @@ def open_table(catalog: Catalog, path: Path) -> Table:
     table = catalog.add(read_table(path)[0], path.name, path=path)
     catalog.choose(table)
     return table
+
+
+def marked(viewer: Any, layer: Labels) -> set[int]:
+    """Labels of a layer that are outlined as selected."""
+    found: NDArray[np.integer] = layer.data[viewer.layers["selected cells"].data > 0]
+    return set(np.unique(found).tolist())

@@ -210,7 +210,7 @@ class CentroidEncoderWidget(QWidget):
             self.misplaced.choose(OUT_OF_FOLD)
             self.show_mode(self.misplaced)
         elif function == "ingest":
-            self.cells.color_box.setCurrentText(colorings.PREDICTED)
+            self.cells.color_box.choose(colorings.PREDICTED)
 
     def show_mode(self, card: QWidget) -> None:
         """Show the card of a mode below the map."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -21,11 +20,13 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QToolTip
 
 from centroid_encoder.viewer.map.canvas import PICK_RADIUS, TOOLS, MapCanvas
-from centroid_encoder.viewer.map.scene import Panel, Scene, Style
+from centroid_encoder.viewer.map.scene import Scene, Style
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
 N = 400
+PLACED = np.flatnonzero(np.arange(N) % 10)
+"""Rows of the cells with a position."""
 LEFT, RIGHT = Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton
 PLAIN = Qt.KeyboardModifier.NoModifier
 SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModifier
@@ -36,18 +37,12 @@ TRIANGLE: Corners = [(1, 1), (9, 2), (4, 9)]
 
 
 def make_scene(n: int = N) -> Scene:
-    """Cells of three classes in two panels; some have no position, and some no label."""
+    """Cells of three classes; some have no position, and some no label."""
     rng = np.random.default_rng(0)
     points = rng.uniform(0.2, 9.8, (n, 2))
     points[::10] = np.nan
     codes = np.where(np.arange(n) % 7 == 0, -1, np.arange(n) % 3)
-    rows = np.arange(n)
-    unlabeled = codes == -1
-    panels = (
-        Panel("training", rows[(rows % 2 == 0) | unlabeled]),
-        Panel("held-out", rows[(rows % 2 == 1) | unlabeled]),
-    )
-    return Scene(points, codes, panels, (), LIMITS, ("A", "B", "C"), np.full((3, 2), np.nan))
+    return Scene(points, codes, np.arange(n), (), LIMITS, ("A", "B", "C"), np.full((3, 2), np.nan))
 
 
 class Mouse:
@@ -59,19 +54,19 @@ class Mouse:
         self.made: list[tuple[list[int], str]] = []
         canvas.selection_made.connect(lambda rows, how: self.made.append((sorted(rows), how)))
 
-    def at(self, point: Iterable[float], panel: int = 0) -> QPoint:
-        where = self.canvas.map.axes[panel].transData.transform(tuple(point))
+    def at(self, point: Iterable[float]) -> QPoint:
+        where = self.canvas.map.ax.transData.transform(tuple(point))
         x, y = where / self.canvas.canvas.device_pixel_ratio
         return QPoint(round(x), round(self.canvas.canvas.height() - y))
 
-    def click(self, point: Iterable[float], panel: int = 0, keys: Any = PLAIN) -> None:
-        QTest.mouseClick(self.canvas.canvas, LEFT, keys, self.at(point, panel))
+    def click(self, point: Iterable[float], keys: Any = PLAIN) -> None:
+        QTest.mouseClick(self.canvas.canvas, LEFT, keys, self.at(point))
 
-    def move(self, point: Iterable[float], panel: int = 0) -> None:
-        QTest.mouseMove(self.canvas.canvas, self.at(point, panel))
+    def move(self, point: Iterable[float]) -> None:
+        QTest.mouseMove(self.canvas.canvas, self.at(point))
 
-    def drag(self, corners: Corners, panel: int = 0, keys: Any = PLAIN, button: Any = LEFT) -> None:
-        where = [self.at(corner, panel) for corner in corners]
+    def drag(self, corners: Corners, keys: Any = PLAIN, button: Any = LEFT) -> None:
+        where = [self.at(corner) for corner in corners]
         self.path = where[:1]
         for start, end in pairwise(where):
             self.path += [start + (end - start) * 0.5, end]
@@ -80,8 +75,8 @@ class Mouse:
             QTest.mouseMove(self.canvas.canvas, place)
         QTest.mouseRelease(self.canvas.canvas, button, keys, where[-1])
 
-    def turn(self, point: Iterable[float], steps: int, panel: int = 0) -> None:
-        at = QPointF(self.at(point, panel))
+    def turn(self, point: Iterable[float], steps: int) -> None:
+        at = QPointF(self.at(point))
         event = QWheelEvent(
             at,
             QPointF(self.canvas.canvas.mapToGlobal(at.toPoint())),
@@ -112,80 +107,73 @@ def mouse(canvas: MapCanvas) -> Mouse:
 
 
 def view(canvas: MapCanvas) -> list[float]:
-    ax = canvas.map.axes[0]
+    ax = canvas.map.ax
     return [*ax.get_xlim(), *ax.get_ylim()]
 
 
-def on_screen(canvas: MapCanvas, panel: int) -> NDArray[np.intp]:
-    """Rows that are visible in a panel."""
-    scene = canvas.map.scene
-    assert scene is not None
-    rows = scene.panels[panel].rows
-    rows = rows[~np.isnan(scene.points[rows, 0])]
-    return rows[np.append(canvas.map.shown, True)[scene.codes[rows]]]
-
-
-def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[np.floating]:
-    scene = canvas.map.scene
-    assert scene is not None
-    where: NDArray[np.floating] = canvas.map.axes[panel].transData.transform(scene.points[rows])
+def pixels_of(canvas: MapCanvas, rows: NDArray[np.intp]) -> NDArray[np.floating]:
+    points = canvas.map.scene.points[rows]
+    where: NDArray[np.floating] = canvas.map.ax.transData.transform(points)
     return where / canvas.canvas.device_pixel_ratio
 
 
-def inside(canvas: MapCanvas, path: list[QPoint], panel: int) -> list[int]:
+def inside(canvas: MapCanvas, path: list[QPoint]) -> list[int]:
     """Rows inside the path of the mouse, computed in pixels."""
-    rows = on_screen(canvas, panel)
+    rows = PLACED
     outline = Path([(place.x(), canvas.canvas.height() - place.y()) for place in path])
-    found: list[int] = rows[outline.contains_points(pixels_of(canvas, panel, rows))].tolist()
+    found: list[int] = rows[outline.contains_points(pixels_of(canvas, rows))].tolist()
     return found
 
 
-def rings(canvas: MapCanvas, which: int = 0) -> set[tuple[float, float]]:
-    return {tuple(point) for ax in canvas.map.axes for point in ax.lines[which].get_xydata()}
+def ringed(canvas: MapCanvas) -> set[tuple[float, float]]:
+    """Points with a ring: the one under the mouse."""
+    (line,) = canvas.map.ax.lines
+    return set(map(tuple, line.get_xydata()))
+
+
+def choose(canvas: MapCanvas, tool: str) -> None:
+    """Choose a tool in the menu."""
+    canvas.tools.actions()[TOOLS.index(tool)].trigger()  # type: ignore[arg-type]
 
 
 # -- select --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("panel", [0, 1])
-def test_the_lasso_selects_exactly_the_cells_inside(
-    canvas: MapCanvas, mouse: Mouse, panel: int
-) -> None:
+def test_the_lasso_selects_exactly_the_cells_inside(canvas: MapCanvas, mouse: Mouse) -> None:
     angles = np.arange(10) * 2 * np.pi / 10
     radii = np.where(np.arange(10) % 2, 1.7, 4.7)
     star = 5 + np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
     for corners in (TRIANGLE, star.tolist()):
         for keys, how in KEYS:
-            mouse.drag(corners, panel, keys)
-            rows = inside(canvas, mouse.path, panel)
+            mouse.drag(corners, keys)
+            rows = inside(canvas, mouse.path)
             assert mouse.made.pop() == (rows, how)
             assert 20 < len(rows) < 150
 
 
 def test_the_rectangle_selects_exactly_the_cells_inside(canvas: MapCanvas, mouse: Mouse) -> None:
-    canvas.buttons["rectangle"].click()
+    choose(canvas, "rectangle")
     corners = [mouse.at(c) for c in ((2, 3), (8, 3), (8, 7), (2, 7))]
     for start, end in (((2, 3), (8, 7)), ((2, 7), (8, 3))):
         for keys, how in KEYS:
             mouse.drag([start, (5, 5), end], keys=keys)
-            assert mouse.made.pop() == (inside(canvas, corners, 0), how)
+            assert mouse.made.pop() == (inside(canvas, corners), how)
 
 
-def reference(canvas: MapCanvas, panel: int, at: QPoint) -> int | None:
+def reference(canvas: MapCanvas, at: QPoint) -> int | None:
     """Nearest row within the radius, computed from all distances in pixels."""
-    rows = on_screen(canvas, panel)
     x, y = at.x(), canvas.canvas.height() - at.y()
-    distances = np.linalg.norm(pixels_of(canvas, panel, rows) - (x, y), axis=1)
-    return int(rows[distances.argmin()]) if distances.min() < PICK_RADIUS else None
+    distances = np.linalg.norm(pixels_of(canvas, PLACED) - (x, y), axis=1)
+    return int(PLACED[distances.argmin()]) if distances.min() < PICK_RADIUS else None
 
 
 def test_a_click_picks_the_nearest_cell_within_the_radius(canvas: MapCanvas, mouse: Mouse) -> None:
     rng = np.random.default_rng(1)
     found = []
-    for point in rng.uniform(0.5, 9.5, (40, 2)):
-        for panel, keys in enumerate((PLAIN, SHIFT)):
-            mouse.click(point, panel, keys)
-            row = reference(canvas, panel, mouse.at(point, panel))
+    for point in rng.uniform(0.5, 9.5, (80, 2)):
+        for keys in (PLAIN, SHIFT):
+            mouse.click(point, keys)
+            row = reference(canvas, mouse.at(point))
             found.append(row)
             assert mouse.made.pop() == ([] if row is None else [row], "add" if keys else "replace")
     assert None in found
@@ -198,29 +186,26 @@ def test_the_cell_under_the_mouse_has_a_ring_and_a_description(
     canvas.cell_hovered.connect(lambda row: canvas.show_tip(f"cell number {row}"))
     mouse.turn((4, 4), 3)
     mouse.drag([(5, 5), (4, 6)], button=RIGHT)
-    (x0, x1, y0, y1), scene = view(canvas), canvas.map.scene
-    assert scene is not None
+    (x0, x1, y0, y1), points = view(canvas), canvas.map.scene.points
     assert x1 - x0 < 6
 
-    def described(point: Any, panel: int, row: int | None) -> bool:
-        mouse.move(point, panel)
+    def described(point: Any, row: int | None) -> bool:
+        mouse.move(point)
         if row is None:
-            return rings(canvas, 1) == set()
-        ringed = rings(canvas, 1) == {tuple(scene.points[row])}
-        return ringed and QToolTip.text() == f"cell number {row}"
+            return ringed(canvas) == set()
+        return ringed(canvas) == {tuple(points[row])} and QToolTip.text() == f"cell number {row}"
 
     seen = set()
     # Avoid the edge, where rounding decides.
-    shares = np.random.default_rng(1).uniform(0.02, 0.98, (20, 2))
+    shares = np.random.default_rng(1).uniform(0.02, 0.98, (40, 2))
     for point in (x0, y0) + shares * (x1 - x0, y1 - y0):
-        for panel in (0, 1):
-            row = reference(canvas, panel, mouse.at(point, panel))
-            # Repeat the move, since an event of the real mouse can come in between.
-            qtbot.waitUntil(partial(described, point, panel, row), timeout=2000)
-            seen.add(row)
+        row = reference(canvas, mouse.at(point))
+        # Repeat the move, since an event of the real mouse can come in between.
+        qtbot.waitUntil(partial(described, point, row), timeout=2000)
+        seen.add(row)
     assert len(seen) > 3
     QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
-    qtbot.waitUntil(lambda: rings(canvas, 1) == set())
+    qtbot.waitUntil(lambda: ringed(canvas) == set())
 
 
 # -- look around ---------------------------------------------------------------------------------
@@ -235,19 +220,18 @@ def test_the_wheel_zooms_around_the_mouse(canvas: MapCanvas, mouse: Mouse) -> No
     assert max(abs(now.x() - at.x()), abs(now.y() - at.y())) <= 2
     mouse.turn((3, 7), -2)
     np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
-    mouse.turn((15, -5), 2, panel=1)  # beside the panels
+    mouse.turn((15, 5), 2)  # beside the map
     np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
 
 
 def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas: MapCanvas, mouse: Mouse) -> None:
     for tool, button in [*((tool, RIGHT) for tool in TOOLS), ("pan", LEFT)]:
-        canvas.buttons[tool].click()
+        choose(canvas, tool)
         mouse.drag([(2, 2), (3, 5)], button=button)
         np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
-        assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
         canvas.map.home()
         assert view(canvas) == [0, 10, 0, 10]
-    canvas.buttons["zoom"].click()
+    choose(canvas, "zoom")
     mouse.drag([(2, 3), (4, 5), (6, 7)])
     np.testing.assert_allclose(view(canvas), [2, 6, 3, 7], atol=0.1)
     canvas.buttons["home"].click()
@@ -272,8 +256,6 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
         frames.append(shot(canvas, qtbot))
         return not np.array_equal(frames[-1], frames[-2])
 
-    scene = canvas.map.scene
-    assert scene is not None
     canvas.map.home()
     assert not changed()
     canvas.map.select(np.arange(N) % 5 == 1)
@@ -281,7 +263,7 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
     canvas.map.select(None)
     assert changed()
     assert np.array_equal(frames[-1], frames[0])
-    mouse.move(scene.points[2])
+    mouse.move(canvas.map.scene.points[2])
     assert changed()
     canvas.map.hidden = frozenset("A")
     canvas.map.update()
@@ -296,7 +278,8 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
     assert changed()
     canvas.map.show(Scene(), [])
     assert changed()
-    assert len(np.unique(frames[-1].reshape(-1, 3), axis=0)) == 1
+    # Below the buttons there are only the page and the map.
+    assert len(np.unique(frames[-1][60:].reshape(-1, 3), axis=0)) == 2
 
 
 def test_a_selection_does_not_redraw_the_points(canvas: MapCanvas, qtbot: Any) -> None:
@@ -325,12 +308,10 @@ def test_a_theme_colors_the_map_and_the_tools(canvas: MapCanvas, qtbot: Any) -> 
 
 
 def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse: Mouse) -> None:
-    scene = make_scene()
-    one = replace(scene, panels=scene.panels[:1])
     for button in (LEFT, RIGHT):
-        for scene_after, colors in ((Scene(), []), (one, COLORS)):
+        for scene_after, colors in ((Scene(), []), (make_scene(50), COLORS)):
             canvas.map.show(make_scene(), COLORS)
-            start, end = mouse.at((2, 2), 1), mouse.at((7, 8), 1)
+            start, end = mouse.at((2, 2)), mouse.at((7, 8))
             QTest.mousePress(canvas.canvas, button, PLAIN, start)
             QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)
             canvas.map.show(scene_after, colors)
@@ -341,14 +322,15 @@ def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse
     QTest.mouseClick(canvas.canvas, LEFT, PLAIN, end)
     canvas.map.home()
     QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
-    assert not mouse.made
+    # Only cells that are there can be selected.
+    assert all(max(rows, default=0) < 50 for rows, _ in mouse.made)
 
 
 def test_no_reference_cycle_keeps_a_map_alive(qtbot: Any) -> None:
     # PyQt6 crashes when Python collects a reference cycle of widgets.
     canvas = MapCanvas()
     canvas.map.show(make_scene(), COLORS)
-    canvas.buttons["zoom"].click()
+    choose(canvas, "zoom")
     held, gone = weakref.ref(canvas), []
     canvas.destroyed.connect(lambda: gone.append(True))
     gc.disable()

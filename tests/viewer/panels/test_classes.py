@@ -1,19 +1,24 @@
-"""The table of classes: its content, and clicks on it."""
+"""The list of classes: its content, and clicks on it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from qtpy.QtCore import Qt
+from anndata import AnnData
+from napari import Viewer
+from qtpy.QtCore import QPoint, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtTest import QTest
-from qtpy.QtWidgets import QApplication, QColorDialog
+from qtpy.QtWidgets import QApplication, QColorDialog, QInputDialog
 
-from centroid_encoder.viewer.panels.classes import BOX, COLOR, HEADERS, NAME, ClassTable
+from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.session.session import Session
+from tests.viewer.seen import marked, seen_colors
 
 CLASSES = pd.DataFrame(
     {
@@ -21,111 +26,148 @@ CLASSES = pd.DataFrame(
         "color": ["#ff0000", "#00ff00", "#0000ff"],
         "n": [1234, 7, 0],
         "error": [0.125, np.nan, 0.0],
-        "out_of_fold": [0.25, np.nan, np.nan],
+        "out_of_fold": [0.25, 0.5, np.nan],
     }
 )
 LEFT, NO_KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-Role = Qt.ItemDataRole
+CTRL = Qt.KeyboardModifier.ControlModifier
 
 
 class Legend:
-    """A table of these classes, and clicks on it."""
+    """A list of classes, and clicks on it."""
 
-    def __init__(self, table: ClassTable, session: Session) -> None:
-        self.table, self.session, self.model = table, session, table.model
-        self.show = table.set_classes
-        self.show(CLASSES)
+    def __init__(self, classes: ClassList, session: Session) -> None:
+        self.list, self.session, self.view = classes, session, classes.view
+        self.show = classes.set_classes
 
-    def text(self, row: int, column: int, role: Any = Role.DisplayRole) -> Any:
-        return self.model.data(self.model.index(row, column), role)
+    @property
+    def items(self) -> list[Any]:
+        return [self.view.item(i) for i in range(self.view.count())]
 
     def boxes(self) -> list[bool]:
-        states = [self.text(row, BOX, Role.CheckStateRole) for row in range(self.model.rowCount())]
-        return [Qt.CheckState(state) == Qt.CheckState.Checked for state in states]
+        return [item.checkState() == Qt.CheckState.Checked for item in self.items]
 
-    def click(self, row: int, column: int, *, twice: bool = False) -> None:
-        at = self.table.view.visualRect(self.model.index(row, column)).center()
-        QTest.mouseClick(self.table.view.viewport(), LEFT, NO_KEYS, at)
+    def click(self, row: int, keys: Any = NO_KEYS, *, twice: bool = False) -> None:
+        at = self.view.visualItemRect(self.view.item(row)).center()
+        QTest.mouseClick(self.view.viewport(), LEFT, keys, at)
         if twice:
-            QTest.mouseDClick(self.table.view.viewport(), LEFT, NO_KEYS, at)
+            QTest.mouseDClick(self.view.viewport(), LEFT, keys, at)
+
+    def tick(self, row: int) -> None:
+        box = self.view.visualItemRect(self.view.item(row))
+        at = QPoint(box.left() + 10, box.center().y())
+        QTest.mouseClick(self.view.viewport(), LEFT, NO_KEYS, at)
+
+    def choose(self, row: int, entry: str) -> None:
+        """Choose an entry of the menu of a class, or of its part "Merge into"."""
+        menu = self.list.menu(row)
+        actions = [
+            *menu.actions(),
+            *(a for one in menu.actions() if one.menu() for a in one.menu().actions()),
+        ]
+        next(action for action in actions if action.text() == entry).trigger()
 
 
 @pytest.fixture
 def legend(qtbot: Any) -> Legend:
     session = Session()
-    table = ClassTable(session)
-    qtbot.addWidget(table)
-    table.resize(420, 200)
-    with qtbot.waitExposed(table):
-        table.show()
-    return Legend(table, session)
+    classes = ClassList(session)
+    qtbot.addWidget(classes)
+    classes.resize(420, 200)
+    legend = Legend(classes, session)
+    legend.show(CLASSES)
+    with qtbot.waitExposed(classes):
+        classes.show()
+    return legend
 
 
 def test_names_colors_numbers_and_errors(legend: Legend) -> None:
-    model = legend.model
-    assert (model.rowCount(), model.columnCount()) == (3, 6)
-    for i, (name, tip) in enumerate(HEADERS):
-        assert model.headerData(i, Qt.Orientation.Horizontal) == name
-        assert model.headerData(i, Qt.Orientation.Horizontal, Role.ToolTipRole) == tip
-    texts = [[legend.text(row, column) for column in range(NAME, 6)] for row in range(3)]
-    assert texts == [
-        ["B cells", "1,234", "12.5 %", "25.0 %"],
-        ["NK", "7", "–", "–"],
-        ["T cells", "0", "0.0 %", "–"],
+    assert [item.text().split("  ") for item in legend.items] == [
+        ["B cells", "1,234", "12 %"],
+        ["NK", "7", "50 %"],
+        ["T cells", "0", "0 %"],
     ]
-    for row, color in enumerate(CLASSES["color"]):
-        assert legend.text(row, COLOR, Role.DecorationRole) == QColor(color)
-        assert legend.text(row, COLOR) is None
-    # Without a check, its column is hidden.
-    assert not legend.table.view.isColumnHidden(5)
-    legend.show(CLASSES[1:])
-    assert legend.table.view.isColumnHidden(5)
+    for item, color in zip(legend.items, CLASSES["color"], strict=True):
+        assert item.icon().pixmap(12, 12).toImage().pixelColor(6, 6) == QColor(color)
+    tips = [item.toolTip() for item in legend.items]
+    assert "predicted wrongly: 12.5 %\nthe same by Check labels: 25.0 %" in tips[0]
+    assert "predicted wrongly" not in tips[1]
 
 
-def test_the_mouse_switches_classes_off_and_on(legend: Legend) -> None:
-    legend.click(1, NAME)
-    legend.click(1, COLOR)
-    assert legend.boxes() == [True, True, True]
-    for row, shown in ((1, [1, 0, 1]), (2, [1, 0, 0]), (1, [1, 1, 0])):
-        legend.click(row, BOX)
-        assert legend.boxes() == [bool(on) for on in shown]
-        assert legend.session.hidden == set(CLASSES["name"][[not on for on in shown]])
-    # A double click shows the class alone, and another one shows all classes.
-    for row, column, shown in ((1, NAME, [0, 1, 0]), (2, 3, [0, 0, 1]), (2, NAME, [1, 1, 1])):
-        legend.click(row, column, twice=True)
-        assert legend.boxes() == [bool(on) for on in shown]
-
-
-def test_a_double_click_on_the_color_opens_a_dialog(
+def test_the_mouse_switches_classes_off_and_on(
     legend: Legend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: list[tuple[int, str]] = []
-    monkeypatch.setattr(legend.session, "recolor_class", lambda *color: chosen.append(color))
-    # Cancel the dialog first, then accept it.
-    answers = [QColor("#123456"), QColor()]
-    monkeypatch.setattr(QColorDialog, "getColor", lambda *_: answers.pop())
-    for expected in ([], [(2, "#123456")]):
-        legend.click(2, COLOR, twice=True)
-        assert chosen == expected
-    assert legend.boxes() == [True, True, True]
+    selected: list[Any] = []
+    legend.session.selection_changed.connect(lambda: selected.append(1))
+    for row, shown in ((1, [1, 0, 1]), (2, [1, 0, 0]), (1, [1, 1, 0])):
+        legend.tick(row)
+        assert legend.boxes() == [bool(on) for on in shown]
+        assert legend.session.hidden == set(CLASSES["name"][[not on for on in shown]])
+    assert not selected
+    # A double click shows the class alone, and another one shows all classes.
+    for row, shown in ((1, [0, 1, 0]), (2, [0, 0, 1]), (2, [1, 1, 1])):
+        legend.click(row, twice=True)
+        assert legend.boxes() == [bool(on) for on in shown]
+
+
+def test_the_menu_of_a_class(legend: Legend, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    for name in ("recolor_class", "rename_class", "merge_class"):
+        monkeypatch.setattr(legend.session, name, lambda *how: done.append(how))
+    # Cancel the dialogs first, then accept them.
+    colors, names = [QColor("#123456"), QColor()], [("plasma", True), ("", False)]
+    monkeypatch.setattr(QColorDialog, "getColor", lambda *_: colors.pop())
+    monkeypatch.setattr(QInputDialog, "getText", lambda *_, **__: names.pop())
+    for expected in ([], [(2, "#123456"), ("B cells", "plasma")]):
+        legend.choose(2, "Colour …")
+        legend.choose(0, "Rename …")
+        assert done == expected
+    legend.choose(0, "T cells")
+    assert done.pop() == ("B cells", "T cells")
+    legend.choose(1, "Show alone, or all")
+    assert legend.boxes() == [False, True, False]
 
 
 def test_check_boxes_are_kept_unless_there_are_other_classes(legend: Legend) -> None:
-    legend.click(1, BOX)
+    legend.tick(1)
     legend.show(CLASSES.assign(color="#111111", error=0.5))
     assert legend.boxes() == [True, False, True]
-    assert legend.text(0, 4) == "50.0 %"
+    assert legend.items[0].text().endswith("50 %")
     legend.show(CLASSES.assign(name=["B cells", "NK", "other"]))
     assert legend.boxes() == [True, True, True]
     legend.show(CLASSES[:0])
     assert legend.boxes() == []
 
 
-def test_a_long_table_keeps_its_scroll_position(legend: Legend) -> None:
+def test_a_long_list_keeps_its_scroll_position(legend: Legend) -> None:
     legend.show(pd.concat(50 * [CLASSES]).assign(name=[f"class {i}" for i in range(150)]))
     QApplication.processEvents()
-    legend.table.view.scrollTo(legend.model.index(120, NAME))
-    before = legend.table.view.verticalScrollBar().value()
-    legend.click(119, BOX)
+    legend.view.scrollToItem(legend.items[120])
+    before = legend.view.verticalScrollBar().value()
+    legend.tick(119)
     assert legend.boxes().count(False) == 1
-    assert legend.table.view.verticalScrollBar().value() == before > 0
+    assert legend.view.verticalScrollBar().value() == before > 0
+
+
+def test_clicks_select_classes_or_show_them_alone_in_map_and_tissue(
+    viewer: Viewer, open_widget: Callable[[], CentroidEncoderWidget],
+    embed: Callable[..., AnnData], image_of: Callable[..., Any],
+) -> None:  # fmt: skip
+    cells = embed(3)
+    layer = viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
+    widget = open_widget()
+    legend, figure = Legend(widget.classes, widget.session), widget.map.canvas.map
+    codes, ids = cells.obs["cell_type"].cat.codes.to_numpy(), cells.obs["cell_id"].to_numpy()
+    for row, keys, classes in ((1, NO_KEYS, [1]), (2, CTRL, [1, 2]), (0, NO_KEYS, [0])):
+        legend.click(row, keys)
+        rows = np.flatnonzero(np.isin(codes, classes))
+        assert sorted(figure.selected) == rows.tolist()
+        assert marked(viewer, layer) == set(ids[rows])
+        assert [item.isSelected() for item in legend.items] == np.isin(range(3), classes).tolist()
+    for shown in (codes == 1, codes >= 0):
+        legend.click(1, twice=True)
+        assert sorted(figure.rows) == np.flatnonzero(shown).tolist()
+        assert np.array_equal(seen_colors(viewer, layer, ids)[:, 3] > 0, shown)
+    # The chips are no longer those of the selection.
+    widget.select(np.array([3]))
+    assert not any(item.isSelected() for item in legend.items)

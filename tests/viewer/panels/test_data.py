@@ -22,7 +22,7 @@ from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.panels.data import EMPTY, DataPanel
+from centroid_encoder.viewer.panels.data import DataPanel
 from tests.viewer.seen import entries, open_table
 
 ImageOf = Callable[..., NDArray[np.int32]]
@@ -47,7 +47,6 @@ def layers(panel: DataPanel) -> LayerList:
 def test_many_events_cause_one_update(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
-    assert panel.message.text() == EMPTY
     assert panel.table_box.placeholderText() == "no table found"
     assert not panel.table_box.isEnabled()
     listed: list[None] = []
@@ -59,7 +58,6 @@ def test_many_events_cause_one_update(
     qtbot.waitUntil(lambda: bool(listed))
     assert len(listed) == 1
     assert panel.table_box.isEnabled()
-    assert panel.message.isHidden()
     assert entries(panel.layer_box) == ["none", "nuclei 4"]
 
     joined: list[None] = []
@@ -159,14 +157,14 @@ def test_lazy_labels_are_read_in_a_thread(
     assert threading.main_thread() not in threads
 
 
-def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
+def test_a_table_is_closed(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
-    assert not panel.close_button.isEnabled()
+    assert not panel.close_action.isEnabled()
     open_table(panel.catalog, tmp_path / "cells.h5ad")
-    panel.close_button.click()
+    panel.close_action.trigger()
     assert panel.catalog.tables == []
-    assert not panel.close_button.isEnabled()
-    assert panel.message.text() == EMPTY
+    assert not panel.close_action.isEnabled()
+    assert panel.fold.text() == "▸ no table"
 
 
 def test_a_button_shows_positions_if_there_is_no_layer(

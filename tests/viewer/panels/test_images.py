@@ -15,7 +15,6 @@ from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.images import ImageTable
 from tests.viewer.seen import is_colored
 
@@ -63,7 +62,7 @@ def test_all_layers_are_coloured_and_the_list_names_them(
         "120 cells in 2 images, 2 of them open; in these, 0 cells not found, 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     # The colours are removed with the layer, and come back with it.
     for layer, colored in ((second, True), (first, True), (None, False), (first, True)):
         catalog.choose_layer(layer)
@@ -97,7 +96,7 @@ def test_zoom_goes_to_the_image_of_the_cell(widget: CentroidEncoderWidget, viewe
     viewer.layers["B_mask"].visible = False
     widget.select(np.array([HALF + 3]))
     assert cells.unseen_text.isHidden()
-    assert sum(map(is_drawn, viewer.layers)) == 1
+    assert sum(layer.name == "selected cells" for layer in viewer.layers) == 1
     cells.show_button.click()
     assert viewer.scene.camera.center[2] > 190
     assert viewer.layers["B_mask"].visible

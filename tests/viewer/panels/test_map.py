@@ -1,4 +1,4 @@
-"""The panel of the map: names, new cells above reference cells, and the separate window."""
+"""The panel of the map: names, new cells above reference cells, and the dock of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
-from tests.viewer.seen import entries, names_on, title_of
+from tests.viewer.seen import entries, names_on
 
 Open = Callable[[], CentroidEncoderWidget]
 Embed = Callable[..., AnnData]
@@ -74,18 +74,18 @@ def show(panel: MapPanel, *tables: AnnData) -> MapFigure:
 
 
 def shown_names(figure: MapFigure) -> list[str]:
-    """Names on the first panel."""
-    return [name.text for name in names_on(figure.axes[0])]
+    """Names on the map."""
+    return [name.text for name in names_on(figure.ax)]
 
 
 def view(figure: MapFigure) -> NDArray[np.floating]:
-    ax = figure.axes[0]
+    ax = figure.ax
     return np.array([ax.get_xlim(), ax.get_ylim()]).T
 
 
-def dots(figure: MapFigure, panel: int = 0) -> list[Dots]:
+def dots(figure: MapFigure) -> list[Dots]:
     """Points of reference cells, and of the cells above them."""
-    found = [artist for artist in figure.axes[panel].artists if isinstance(artist, Dots)]
+    found = [artist for artist in figure.ax.artists if isinstance(artist, Dots)]
     return sorted(found, key=lambda artist: artist.get_zorder())
 
 
@@ -95,13 +95,10 @@ def grey(figure: MapFigure) -> NDArray[np.floating]:
 
 
 def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
-    """Colour of each point of the cells."""
-    shown = [dots(figure, i)[1] for i in range(len(figure.axes))]
-    return {
-        tuple(point): f"#{bytes(color).hex()}"
-        for cells in shown
-        for point, color in zip(cells.points, cells.palette[0][cells.codes], strict=True)
-    }
+    """Colour of each point of the cells, except rings."""
+    cells, is_ring = dots(figure)[1], np.isin(figure.rows, figure.scene.hollow)
+    found = zip(cells.points, cells.palette[0][cells.codes], is_ring, strict=True)
+    return {tuple(point): f"#{bytes(color).hex()}" for point, color, ring in found if not ring}
 
 
 # -- new cells -----------------------------------------------------------------------------------
@@ -114,7 +111,6 @@ def test_new_cells_are_drawn_above_reference_cells(
     figure = show(panel, new)
     # Without the reference, classes without new cells also have a region.
     assert not len(grey(figure))
-    assert figure.scene is not None
     assert len(figure.scene.shapes) == 4
     assert all(map(len, figure.scene.shapes))
     (low, high), centers = view(figure), new.uns["ce"]["centers"]
@@ -124,11 +120,13 @@ def test_new_cells_are_drawn_above_reference_cells(
     everything = np.concatenate([reference.obsm["X_ce"], new.obsm["X_ce"], centers])
     np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
-    assert "pale: reference cells (n = 120)" in title_of(figure.axes[0]).get_text()
+    title = panel.canvas.title
+    assert title.text() == f"{new.n_obs} cells placed in this map"
+    assert title.toolTip().endswith("pale: 120 reference cells")
     assert len(figure.scene.points) == new.n_obs
     show(panel, reference)
     assert not len(grey(figure))
-    assert "reference" not in title_of(figure.axes[0]).get_text()
+    assert "reference" not in title.toolTip()
 
 
 def test_training_cells_and_new_cells_in_one_table(
@@ -151,7 +149,7 @@ def test_names_can_be_switched_off(panel: MapPanel) -> None:
     assert button.isChecked()
     assert shown_names(figure) == names
     # The names do not overlap.
-    boxes = [name.box for name in names_on(figure.axes[0])]
+    boxes = [name.box for name in names_on(figure.ax)]
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
     panel._session.hide_classes(frozenset(names[1:]))
@@ -172,11 +170,30 @@ def test_the_names_of_many_classes_are_hidden_at_first(panel: MapPanel) -> None:
     panel.canvas.buttons["names"].click()
     assert len(shown_names(figure)) == 25
     # Classes out of view have no name.
-    figure.axes[0].set(xlim=(1e3, 1e3 + 1))
+    figure.ax.set(xlim=(1e3, 1e3 + 1))
     assert shown_names(figure) == []
 
 
 # -- what is drawn ---------------------------------------------------------------------------------
+
+
+def test_held_out_cells_are_rings_and_can_be_shown_alone(panel: MapPanel, embed: Embed) -> None:
+    adata, button = embed(3), panel.canvas.buttons["held-out"]
+    figure = show(panel, adata)
+    held_out = np.flatnonzero(adata.obs["ce_split"] == "test")
+    assert 0 < len(held_out) < 120
+    assert len(figure.rows) == 120
+    assert np.array_equal(figure.scene.hollow, held_out)
+    assert panel.canvas.title.text().endswith(f" % of {len(held_out)} held out wrong")
+    button.click()
+    assert sorted(figure.rows) == held_out.tolist()
+    button.click()
+    assert len(figure.rows) == 120
+    # Without held-out cells, there is no such button.
+    adata = mapped(["A", "B"])
+    show(panel, adata)
+    assert button.isHidden()
+    assert panel.canvas.title.text() == "20 cells, none held out"
 
 
 def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel: MapPanel, embed: Embed) -> None:
@@ -216,13 +233,12 @@ def test_panels_handle_events_in_any_order(
     tables = embed(3), embed(4)[:60].copy(), embed(4)
     for i, adata in enumerate((*tables, tables[0])):
         adata.obs["size"] = np.arange(adata.n_obs) * 0.5
-        figure, box = show(panel, adata), cells.value_box
+        figure = show(panel, adata)
         if not i:
-            cells.color_box.setCurrentText("column or variable …")
-            box.setCurrentIndex(entries(box).index("size"))
+            cells.show_column("size")
         expected, seen = color_values(adata, "size"), colors(figure)
-        for point, code in zip(adata.obsm["X_ce"], expected.codes, strict=True):
-            assert seen[tuple(point)] == expected.colors[code]
+        for row in np.setdiff1d(np.arange(adata.n_obs), figure.scene.hollow):
+            assert seen[tuple(adata.obsm["X_ce"][row])] == expected.colors[expected.codes[row]]
 
 
 def test_a_smaller_table_can_be_chosen_during_a_training(
@@ -231,11 +247,11 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
     panel, cells = make_panels()
     session, adata = panel._session, make_cells()
     session.catalog.choose(session.catalog.add(adata, "cells"))
-    cells.color_box.setCurrentText("column or variable …")
+    cells.show_column("cell_type")
     run = ce.tl.centroid_encoder.job(adata, "cell_type")
     session.show_frame(run, (adata.X[:, :2], None), "cell_type")
     session.catalog.choose(session.catalog.add(adata[:30].copy(), "fewer"))
-    assert panel.canvas.map.axes == []
+    assert not len(panel.canvas.map.rows)
 
 
 def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: Embed) -> None:
@@ -243,65 +259,65 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     adata.obs["size"] = [*np.arange(119.0), np.nan]
     adata.obs["barcode"] = adata.obs_names
     panel, cells = make_panels()
-    figure, session, values = show(panel, adata), panel._session, cells.value_box
+    figure, session = show(panel, adata), panel._session
     embedding, of_classes = adata.obsm["X_ce"], colors(figure)
-    figure.axes[0].set(xlim=(-1, 1))
-    for name in entries(cells.color_box)[1:-1]:
-        cells.color_box.setCurrentText(name)
+    solid = np.setdiff1d(np.arange(120), figure.scene.hollow)
+    figure.ax.set(xlim=(-1, 1))
+    ways = entries(cells.color_box)
+    for name in ways[: ways.index("original colours")]:
+        cells.color_box.choose(name)
         expected = color_cells(name, session)
         assert expected is not None
         found = colors(figure)
-        for row in np.flatnonzero(expected.codes >= 0):
+        for row in np.intersect1d(solid, np.flatnonzero(expected.codes >= 0)):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
-    # The labels are chosen at first, not the barcodes.
-    cells.color_box.setCurrentText("column or variable …")
-    assert values.currentText() == "cell_type"
-    values.setCurrentIndex(entries(values).index("size"))
-    assert len({colors(figure)[tuple(embedding[row])] for row in range(119)}) == 20
+    cells.show_column("size")
+    assert len({colors(figure)[tuple(embedding[row])] for row in solid[:-1]}) == 20
     assert "█" in cells.color_text.text()
-    assert figure.axes[0].get_xlim() == (-1, 1)
-    values.setCurrentIndex(entries(values).index("barcode"))
-    assert len(set(colors(figure).values())) == 101
+    assert figure.ax.get_xlim() == (-1, 1)
+    cells.show_column("barcode")
+    expected = color_values(adata, "barcode")
+    assert set(colors(figure).values()) == {expected.colors[i] for i in expected.codes[solid]}
     assert "all but the 100 largest" in cells.color_text.text()
     # Classes that are switched off are not drawn.
     session.hide_classes(frozenset({"type 0"}))
-    assert len(colors(figure)) == 120 - adata.obs["cell_type"].eq("type 0").sum()
+    assert len(figure.rows) == 120 - adata.obs["cell_type"].eq("type 0").sum()
     session.hide_classes(frozenset())
     # If the chosen column has been deleted, the cells have the colours of their classes.
     del adata.obs["size"]
-    values.setCurrentIndex(entries(values).index("size"))
+    cells.show_column("size")
     assert colors(figure) == of_classes
-    cells.color_box.setCurrentText("original colours")
+    cells.color_box.choose("original colours")
     assert colors(figure) == of_classes
-    assert values.isHidden()
 
 
-# -- a window of its own -------------------------------------------------------------------------
+# -- a dock of its own ---------------------------------------------------------------------------
 
 
-def test_the_map_moves_into_a_window_and_back(
+def test_the_map_moves_into_a_dock_of_its_own_and_back(
     viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed
 ) -> None:
-    cells = embed(3)
+    viewer.window._qt_window.resize(1580, 900)
     widget = open_widget()
-    widget.show_table(cells, label_key="cell_type")
-    canvas, button = widget.map.canvas, widget.map.canvas.buttons["window"]
+    widget.show_table(embed(3), label_key="cell_type")
+    canvas, button = widget.map.canvas, widget.map.canvas.buttons["full"]
+
+    def dock() -> Any:
+        """The dock that the map is in, if it is not that of the widget."""
+        return None if widget.isAncestorOf(canvas) else widget.picture.parentWidget()
+
+    before = canvas.width()
     button.click()
-    window = canvas.window()
-    assert window is not widget.window()
-    qtbot.waitExposed(window)
+    qtbot.waitUntil(lambda: canvas.width() > 1.3 * before)
+    assert dock().window() is widget.window()
+    assert widget.isVisible()
     widget.session.recolor_class(0, "#123456")
     assert "#123456" in colors(canvas.map).values()
-    window.close()
-    assert canvas.window() is widget.window()
-    assert canvas.isVisible()
-    button.click()
-    button.click()
-    assert canvas.window() is widget.window()
-    # The window is closed with the widget.
-    button.click()
-    window = canvas.window()
-    closed: list[bool] = []
-    window.destroyed.connect(lambda: closed.append(True))
+    for close in (lambda: dock().close(), button.click):
+        close()
+        assert dock() is None
+        qtbot.waitUntil(canvas.isVisible)
+        button.click()
+    # The map comes back when the widget is closed.
     viewer.window.remove_dock_widget("all")
-    qtbot.waitUntil(lambda: bool(closed))
+    assert dock() is None

@@ -22,7 +22,7 @@ IMAGE = np.random.default_rng(0).normal(20 * (LABELS % 2), 1) * (LABELS > 0)
 
 
 def ask(widget: CentroidEncoderWidget) -> MeasureDialog:
-    widget.data.measure_button.click()
+    widget.data.measure_action.trigger()
     dialog = widget.data._dialog
     assert dialog is not None
     return dialog
@@ -116,11 +116,11 @@ def test_the_dialog_shows_why_layers_do_not_fit(
     viewer: Viewer, open_widget: Open, qtbot: QtBot
 ) -> None:
     widget = open_widget()
-    assert not widget.data.measure_button.isEnabled()
+    assert not widget.data.measure_action.isEnabled()
     fits = viewer.add_image(IMAGE, name="CD3")
     viewer.add_image(IMAGE[:9], name="CD4")
     labels = viewer.add_labels(LABELS, name="nuclei")
-    qtbot.waitUntil(widget.data.measure_button.isEnabled)
+    qtbot.waitUntil(widget.data.measure_action.isEnabled)
     dialog = ask(widget)
     assert dialog.labels_list.chosen == [labels]
     assert dialog.images_list.chosen == [fits]

@@ -118,8 +118,9 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.message.text().startswith(
         f"150 cells placed in the map of nuclei: AnnData, {n} unassigned."
     )
-    (panel,) = widget.map.canvas.map.scene.panels
-    assert panel.title.startswith(f"query cells (n = 150, {n} unassigned)")
+    title = widget.map.canvas.title
+    assert title.text() == "150 cells placed in this map"
+    assert title.toolTip().startswith(f"query cells (n = 150, {n} unassigned)")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
     # Cells are coloured by class; those without a class are grey.
     assert widget.cells.color_box.currentText() == "predicted class"
@@ -137,7 +138,7 @@ def test_the_widget_goes_to_the_new_cells(
 
     # The training cells and their map have not changed.
     choose(widget, cells)
-    assert len(widget.map.canvas.map.scene.panels) == 2
+    assert len(widget.map.canvas.map.rows) == cells.n_obs
     assert not is_colored(viewer, viewer.layers["other"])
     # A second job replaces the first result.
     widget.new_data.confidence.value = 0

@@ -50,19 +50,17 @@ def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):
     why = widget.cells.why
     assert not why.isVisible()
-    assert not why.arrow.isVisible()
     for row in (3, 40):
         select(widget, [row], qtbot)
         assert why.isVisible()
         assert why.height() <= 130
-        expected = ce.tl.telling_features(cells, cells.obs_names[row])
+        expected = ce.tl.telling_features(cells, cells.obs_names[row], n_features=4)
         assert_frame_equal(why.table, expected)
         middle = why.thumbnail.pixels.shape[0] // 2
         assert (why.thumbnail.pixels[middle, middle] == (255, 0, 0)).all()
         assert all(name in why.toolTip() for name in expected.index)
     widget.select(np.array([3, 40]))
     assert not why.isVisible()
-    assert not why.arrow.isVisible()
 
 
 def test_the_colors_of_both_classes_are_drawn(widget, qtbot):
@@ -80,24 +78,11 @@ def test_the_colors_of_both_classes_are_drawn(widget, qtbot):
 
 
 def test_a_click_on_a_misplaced_cell_shows_it(widget, cells, qtbot):
-    widget.tabs.setCurrentWidget(widget.misplaced)
+    widget.show_mode(widget.misplaced)
     widget.misplaced.view.selectRow(0)
     why, worst = widget.cells.why, ce.tl.misplaced(cells).iloc[0]
     qtbot.waitUntil(lambda: why.table is not None)
     assert tuple(why.table[["class", "other"]].iloc[0]) == (worst["label"], worst["region"])
-
-
-def test_it_stays_folded_until_it_is_unfolded(widget, qtbot):
-    select(widget, [3], qtbot)
-    why = widget.cells.why
-    why.arrow.click()
-    assert not why.isVisible()
-    widget.select(np.array([4]))
-    assert why.arrow.isVisible()
-    assert not why.isVisible()
-    why.arrow.click()
-    qtbot.waitUntil(lambda: why.table is not None)
-    assert why.isVisible()
 
 
 def test_the_picture_follows_the_layers(widget, viewer, qtbot):
@@ -123,7 +108,8 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
         widget.select(np.array([row]))
     why = widget.cells.why
     qtbot.waitUntil(lambda: why.table is not None and why.thumbnail is not None)
-    assert_frame_equal(why.table, ce.tl.telling_features(cells, cells.obs_names[rows[-1]]))
+    expected = ce.tl.telling_features(cells, cells.obs_names[rows[-1]], n_features=4)
+    assert_frame_equal(why.table, expected)
     labels = viewer.layers["nuclei"].data
     x = np.argwhere(labels == cells.obs["cell_id"].iloc[rows[-1]])[:, 1].mean()
     middle = why.thumbnail.pixels.shape[0] // 2
@@ -160,7 +146,7 @@ def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, vie
 
 def test_a_low_window_has_room_for_it(widget, viewer, qtbot):
     viewer.window._qt_window.resize(1280, 780)
-    widget.tabs.setCurrentWidget(widget.misplaced)
+    widget.show_mode(widget.misplaced)
     qtbot.wait(100)
     before = widget.map.height()
     select(widget, [3], qtbot)

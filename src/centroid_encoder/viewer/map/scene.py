@@ -26,7 +26,7 @@ class Scene:
     """(n,) rows of the cells that are drawn."""
     shapes: Sequence[Path] = ()
     """Region of each class, or none."""
-    limits: NDArray[np.floating] = field(default_factory=lambda: np.zeros((2, 2)))
+    limits: NDArray[np.floating] = field(default_factory=lambda: np.array([[0.0, 0.0], [1.0, 1.0]]))
     """(2, 2) lower left and upper right corner of the map."""
     names: tuple[str, ...] = ()
     """Name of each class."""

@@ -157,6 +157,8 @@ class CellsPanel(QWidget):
         layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
         if on and layer is not None:
             self._lasso.start(layer)
+        elif on:
+            self._lasso.stopped.emit()  # There is no image to draw in.
         else:
             self._lasso.stop()
 
