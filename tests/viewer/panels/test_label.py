@@ -155,7 +155,7 @@ def test_keys_are_those_of_napari_while_labels_are_painted(
     widget, layer = label(), viewer.layers["cells"]
     widget.select(np.array([3, 4]))
     strike(KEY.Key_1)
-    layer.mode = "paint"
+    layer.mode = "fill"
     before = layer.data.copy()
     layer.paint((1, 1), int(layer.data.max()) + 1)
     assert (layer.data != before).any()
