@@ -94,9 +94,7 @@ def test_names_colors_numbers_and_errors(legend: Legend) -> None:
     assert "predicted wrongly" not in tips[1]
 
 
-def test_the_mouse_switches_classes_off_and_on(
-    legend: Legend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mouse_switches_classes_off_and_on(legend: Legend) -> None:
     selected: list[Any] = []
     legend.session.selection_changed.connect(lambda: selected.append(1))
     for row, shown in ((1, [1, 0, 1]), (2, [1, 0, 0]), (1, [1, 1, 0])):

@@ -132,7 +132,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.misplaced.model.rowCount() == 0
     assert "no labels to check" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.rows)
-    assert "novelty: " in describe(widget.session, 3, widget.result)
+    assert "novelty: " in "\n".join(describe(widget.session, 3, widget.result))
     widget.select(np.array([4]))
     assert not is_colored(viewer, viewer.layers["nuclei"])
 
