@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
-SHARE, SHARE_OF_MAP = 0.37, 0.62
+SHARE, SHARE_OF_MAP = 0.37, 0.45
 """Shares of the window that the dock takes at first, and with the map in a dock of its own."""
 
 
