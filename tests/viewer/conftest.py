@@ -151,11 +151,11 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
 
 @pytest.fixture
-def press(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, str], None]:
-    """Press a button of the trainer, and wait for the end of its job."""
+def run(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Callable[[], None]], None]:
+    """Press a button or choose an entry of the menu, and wait for the end of the job."""
 
-    def run(widget: CentroidEncoderWidget, button: str) -> None:
-        getattr(widget.training_panel, button).click()
+    def run(widget: CentroidEncoderWidget, act: Callable[[], None]) -> None:
+        act()
         assert widget.training is not None, widget.message.text()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
@@ -163,13 +163,13 @@ def press(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, str], None]:
 
 
 @pytest.fixture
-def check(press: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
-    return lambda widget: press(widget, "check_button")
+def check(run: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
+    return lambda widget: run(widget, widget.training_panel.check_action.trigger)
 
 
 @pytest.fixture
-def train(press: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
-    return lambda widget: press(widget, "train_button")
+def train(run: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
+    return lambda widget: run(widget, widget.training_panel.train_button.click)
 
 
 @pytest.fixture

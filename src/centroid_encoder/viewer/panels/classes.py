@@ -53,6 +53,7 @@ class ClassList(QWidget):
         self.view.setToolTip(TIP)
         self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.view.customContextMenuRequested.connect(self._on_menu)
+        self.view.itemPressed.connect(self._on_press)
         self.view.itemClicked.connect(self._on_click)
         self.view.itemDoubleClicked.connect(self._on_double_click)
         self.view.itemChanged.connect(self._on_ticked)
@@ -111,11 +112,12 @@ class ClassList(QWidget):
                 merge.addAction(other.name, partial(session.merge_class, one.name, other.name))
         return menu
 
+    def _on_press(self, _: QListWidgetItem) -> None:
+        self._clicked_box = False
+
     def _on_click(self, _: QListWidgetItem) -> None:
-        if self._clicked_box:
-            self._clicked_box = False
-            return
-        self.select([index.row() for index in self.view.selectedIndexes()])
+        if not self._clicked_box:
+            self.select([index.row() for index in self.view.selectedIndexes()])
 
     def _on_double_click(self, item: QListWidgetItem) -> None:
         self._show_alone(self.view.row(item))
@@ -151,7 +153,7 @@ class ClassList(QWidget):
         new, is_given = QInputDialog.getText(
             self, "Rename a class", f"New name of {name}", text=name
         )
-        if is_given:
+        if is_given and new.strip() != name:
             self._session.rename_class(name, new)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

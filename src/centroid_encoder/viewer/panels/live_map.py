@@ -66,11 +66,11 @@ class LiveMap(QObject):
     def _on_shown(self) -> None:
         session = self._session
         labels: object = None
-        labeling, adata, key = session.labeling, session.adata, session.label_key
+        labeling, table, key = session.labeling, session.table, session.label_key
         if labeling is not None and labeling.is_there:
             labels = labeling, labeling.classes, labeling.codes.tobytes()
-        elif session.result is None and labeling is None and adata is not None and key is not None:
-            labels = adata, key, session.shown_codes.tobytes()
+        elif session.result is None and labeling is None and table is not None and key is not None:
+            labels = table, key, session.shown_codes.tobytes()
         if labels != self._labels:
             self._labels = labels
             self._on_change()
