@@ -112,7 +112,7 @@ def test_three_images_from_opening_to_saving_and_back(
     assert len(widget.catalog.joins) == 3
     widget.form.label_key.value = "cell_type"
     train(widget)
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     widget.select(np.arange(40))
     rows = cells.obs.iloc[:40]
     assert study.marked() == {

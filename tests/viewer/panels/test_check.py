@@ -117,7 +117,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[0]
     # The layer shows these cells.
     layer = viewer.layers["nuclei"]
-    widget.cells.color_box.setCurrentText("out-of-fold error")
+    widget.cells.color_box.choose("out-of-fold error")
     wrong = (cells.obs["ce_cv_label"] != cells.obs["cell_type"]).to_numpy()
     colors = seen_colors(viewer, layer, cells.obs["cell_id"])
     assert len(np.unique(colors[wrong], axis=0)) == len(np.unique(colors[~wrong], axis=0)) == 1
