@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.text import Text
 from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
@@ -51,15 +50,9 @@ def entries(box: QComboBox) -> list[str]:
 
 
 def names_on(ax: Any) -> list[Written]:
-    """Names that are in view on a panel of the map."""
+    """Names that are in view on the map."""
     (artist,) = (artist for artist in ax.artists if isinstance(artist, Names))
     return artist.written_names()[0]
-
-
-def title_of(ax: Any) -> Text:
-    """Title of a panel of the map."""
-    title: Text = ax.title
-    return title
 
 
 def open_table(catalog: Catalog, path: Path) -> Table:

@@ -118,7 +118,10 @@ def test_a_draft_is_drawn_unasked_until_a_map_is_trained(
         # Held-out cells keep their labels.
         assert counts(widget) == {"type 0": 40, "type 1": 40, "type 2": 40}
         assert np.array_equal(widget.session.codes, cells.obs["cell_type"].cat.codes)
+    tabs = widget.tabs
+    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
     train(widget)
+    assert all(tabs.isTabVisible(i) for i in range(4))
     assert widget.session.draft is None
     assert "of 24 held out wrong" in title.text()
     assert not title.text().startswith("draft")
@@ -283,8 +286,31 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     assert "No cell selected" in texts(trained)
 
     next(iter(trained.cells._links)).picked.emit(np.array([5]))
-    assert f"cell cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}" in trained.cells.selection_text.text()
+    assert (
+        f"cell cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
+        in trained.cells.selection_text.text()
+    )
     assert trained.map.canvas.map.selected.tolist() == [5]
+
+
+def test_the_map_moves_into_a_dock_of_its_own_and_back(
+    trained: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
+):
+    button, picture = trained.map.canvas.buttons["full"], trained.picture
+    viewer.window._qt_window.resize(1440, 900)
+    before = picture.width()
+    button.click()
+    qtbot.waitUntil(lambda: picture.width() > before)
+    assert not trained.isAncestorOf(picture)
+    button.click()
+    assert trained.isAncestorOf(picture)
+    assert picture.isVisible()
+    button.click()
+    picture.parentWidget().close()
+    assert trained.isAncestorOf(picture)
+    button.click()
+    viewer.window.remove_dock_widget(trained)
+    assert trained.isAncestorOf(picture)
 
 
 def test_the_wheel_does_not_change_fields_without_focus(trained: CentroidEncoderWidget):

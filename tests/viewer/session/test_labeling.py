@@ -326,7 +326,9 @@ class Labelled(RuleBasedStateMachine):
         assert values(self.adata) == expected
         self.note()
 
-    @rule(i=st.integers(0, 2), change=st.sampled_from(["rename", "recolor", "key", "merge", "remove"]))
+    @rule(
+        i=st.integers(0, 2), change=st.sampled_from(["rename", "recolor", "key", "merge", "remove"])
+    )
     def change_class(self, i: int, change: str) -> None:
         if i >= len(self.labeling.classes):
             return
