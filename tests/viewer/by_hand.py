@@ -18,6 +18,7 @@ from qtpy.QtCore import QPoint, Qt
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.label import KEY, NAME
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 from centroid_encoder.viewer.session.labeling import Labeling, mark_key, suggested_column
 from centroid_encoder.viewer.session.predictions import SUFFIX
 
@@ -130,7 +131,7 @@ class LabelsByHand:
         if self.adata is None or self.labeling is not None:
             return []
         panel, adata, chosen = self.widget.label, self.adata, self.pick(COLUMNS)
-        self.widget.tabs.setCurrentWidget(panel)
+        self.widget.show_mode(panel)
         panel.column_line.setText(column := chosen or suggested_column(adata))
         panel.start_button.click()
         if column in ("cell_type", "no/name"):
@@ -220,10 +221,8 @@ class LabelsByHand:
 
     def do_draw_in_image(self) -> None:
         """Switch the lasso of the image on or off, and draw a triangle or a click."""
-        if not self.widget.cells.lasso_button.isEnabled():
-            return
         if self.pick([True, False]):
-            self.widget.cells.lasso_button.click()
+            self.widget.map.canvas.buttons["lasso"].click()
         canvas = self.viewer.window._qt_viewer.canvas.native
         corners = [
             QPoint(self.rng.randrange(canvas.width()), self.rng.randrange(canvas.height()))
@@ -256,15 +255,6 @@ class LabelsByHand:
         self.tell(gone)
         self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
         return self.step_by_hand(panel.remove_button.click)
-
-    def do_give_label(self) -> list[AnnData]:
-        if self.labeling is None or not self.widget.label.give_button.isEnabled():
-            return []
-        panel = self.widget.label
-        row = self.rng.randrange(len(self.hand.names))
-        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
-        self.give(self.selected_cells, [self.hand.names[row]] * len(self.selected_cells))
-        return self.step_by_hand(panel.give_button.click)
 
     def strike(self, key: Any, modifier: Any = PLAIN) -> None:
         """Press a key on the canvas of napari or in the map, which dispatch it."""
@@ -387,7 +377,7 @@ class LabelsByHand:
             return []
         queue, hand = panel.queue, self.hand
         names = labeling.adata.obs_names
-        for place in queue.page(12):
+        for place in queue.page(N_THUMBNAILS):
             cell = queue.cells[place]
             is_open = names[cell.row] not in hand.labels and cell.row not in queue.skipped
             if is_open and cell.label in hand.names:
@@ -464,8 +454,8 @@ class LabelsByHand:
                 assert dict(place.keymap) == keymap, place
         assert panel.body.isHidden() == (labeling is None)
         if labeling is None:
-            assert session.draft is None
-            assert panel.live.task is None
+            # Only a first map, which is never written, may be drawn in place of a stored one.
+            assert session.draft is None or session.result is None
             return
         assert labeling.adata is session.adata
         assert (keep.undo_button.isEnabled(), keep.redo_button.isEnabled()) == (

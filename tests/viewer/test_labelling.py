@@ -42,13 +42,13 @@ def test_from_an_image_to_labels_a_map_and_back(
         viewer.add_image(image, rgb=True, name="tissue")
         layer = viewer.add_labels(labels, name="nuclei")
         widget = open_widget()
-        widget.tabs.setCurrentWidget(widget.label)
+        widget.show_mode(widget.label)
         viewer.layers.selection.active = layer
         return widget
 
     viewer.window._qt_window.resize(1280, 780)
     widget = open_layers()
-    widget.data.measure_button.click()
+    widget.data.measure_action.trigger()
     widget.data._dialog.measure_button.click()
     session, panel, queue = widget.session, widget.label, widget.queue
     qtbot.waitUntil(lambda: widget.catalog.join is not None, timeout=60_000)

@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.panels.classes import save_counts
 from tests.viewer.seen import is_colored, open_table, outlined
 
 
@@ -59,7 +60,7 @@ class Study:
     def walk(self, column: str, ids: str, n: int) -> set[str]:
         """Click on misplaced cells, and return their images."""
         widget, seen = self.widget, set()
-        widget.tabs.setCurrentWidget(widget.misplaced)
+        widget.show_mode(widget.misplaced)
         table = widget.misplaced
         assert table.model.rowCount() >= 1
         for row in range(min(n, table.model.rowCount())):
@@ -110,7 +111,7 @@ def test_three_images_from_opening_to_saving_and_back(
     assert len(widget.catalog.joins) == 3
     widget.form.label_key.value = "cell_type"
     train(widget)
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     widget.select(np.arange(40))
     rows = cells.obs.iloc[:40]
     assert study.marked() == {
@@ -238,11 +239,11 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     classes.image_box.choose("B")
     counts = cells.obs.loc[cells.obs["ImageName"] == "B", "cell_type"].value_counts()
     assert {row.name: row.n for row in classes.rows} == counts.to_dict()
-    classes.save_counts(tmp_path / "counts.csv")
+    save_counts(widget.session, tmp_path / "counts.csv")
     table = pd.read_csv(tmp_path / "counts.csv", index_col=0)
     assert table.index.tolist() == list("ABC")
     assert table.loc["B"].to_dict() == counts.to_dict()
-    classes.save_counts(tmp_path / "nowhere" / "counts.csv")
+    save_counts(widget.session, tmp_path / "nowhere" / "counts.csv")
     assert "nowhere" in widget.message.text()
     # The column of images is the first choice of what is held out whole.
     assert widget.form.group_key.choices[:2] == (None, "ImageName")

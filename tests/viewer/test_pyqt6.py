@@ -81,7 +81,7 @@ TRAINING = """
 def begin_to_train(widget):
     widget.form.max_epochs.value = 100_000
     widget.train()
-    wait(lambda: bool(widget.map.canvas.map.axes))
+    wait(lambda: widget.session.frame is not None)
 
 
 viewer.open_sample("centroid-encoder", "tissue")

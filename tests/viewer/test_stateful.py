@@ -216,7 +216,7 @@ class User(LabelsByHand):
 
     def do_close_table(self) -> None:
         """Close the table of the notebook if it is chosen; the others go with their layers."""
-        self.widget.data.close_button.click()
+        self.widget.data.close_action.trigger()
 
     def do_open_table(self) -> None:
         self.widget.show_table(self.adatas["notebook"])
@@ -245,7 +245,7 @@ class User(LabelsByHand):
         form.n_folds.value = self.pick([2, 3])
         form.n_permutations.value = self.pick([0, 0, 1])
         running = self.widget.training
-        self.widget.training_panel.check_button.click()
+        self.widget.training_panel.check_action.trigger()
         assert running is None or self.widget.training is running
         if running is None:
             self.endless = int(form.max_epochs.value) > 3
@@ -282,11 +282,11 @@ class User(LabelsByHand):
 
     def do_lasso(self) -> None:
         canvas = self.widget.map.canvas
-        if not canvas.map.axes:
+        if canvas.isHidden():
             return
-        canvas.buttons[self.pick(["lasso", "rectangle"])].click()
+        self.pick(canvas.tools.actions()[:2]).trigger()
         key = self.pick([Qt.NoModifier, Qt.ShiftModifier, Qt.ControlModifier])
-        box = self.pick(canvas.map.axes).get_window_extent()
+        box = canvas.map.ax.get_window_extent()
         height = canvas.canvas.height()
 
         def at(x: float, y: float) -> QPoint:
@@ -309,10 +309,30 @@ class User(LabelsByHand):
         self.tell(box.currentText())
 
     def do_switch_class(self) -> None:
-        classes = self.widget.classes
-        if classes.rows:
-            row = self.pick(range(len(classes.rows)))
-            classes.view.clicked.emit(classes.model.index(row, 0))
+        """Hide or show a class, show it alone, or select its cells."""
+        view = self.widget.classes.view
+        if view.count():
+            item = view.item(self.pick(range(view.count())))
+            how = self.pick(["tick", "alone", "select"])
+            if how == "tick":
+                hidden = item.checkState() == Qt.Unchecked
+                item.setCheckState(Qt.Checked if hidden else Qt.Unchecked)
+            elif how == "alone":
+                view.itemDoubleClicked.emit(item)
+            else:
+                item.setSelected(True)
+                view.itemClicked.emit(item)
+
+    def do_merge_class(self) -> list[AnnData]:
+        """Give the cells of a class another class, or its name."""
+        names, session = [row.name for row in self.widget.classes.rows], self.widget.session
+        if self.labeling is not None or not names:
+            return []
+        before = self.adata.obs[session.label_key].copy()
+        change = self.pick([session.rename_class, session.merge_class])
+        change(self.pick(names), self.pick([*names, "renamed"]))
+        assert self.adata.obs[session.label_key].equals(before)
+        return [self.adata]
 
     def do_recolor_class(self) -> list[AnnData]:
         if not self.widget.classes.rows:
@@ -445,8 +465,8 @@ class User(LabelsByHand):
         known: list[Table] = widget.catalog.tables
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
-        for button in (widget.training_panel.train_button, widget.training_panel.check_button):
-            assert button.isEnabled() == (table is not None and widget.training is None)
+        for act in (widget.training_panel.train_button, widget.training_panel.check_action):
+            assert act.isEnabled() == (table is not None and widget.training is None)
         assert widget.training_panel.progress.isHidden() == (widget.training is None)
         if table is not None:
             assert widget.session.selected.shape == (table.adata.n_obs,)
@@ -494,13 +514,14 @@ class User(LabelsByHand):
                 assert not counts.get(name, 0)
         if mode == "label" and join is not None:
             column = corrected(self.adata, label_key)
-            colors = label_colors(self.adata, column)
+            colors, hidden = label_colors(self.adata, column), widget.session.hidden
             # Cells without a label are seen while one labels.
             unlabelled = "nothing" if widget.session.labeling is None else FAINT[:7]
             for row in np.flatnonzero(join.joined)[::7]:
                 name = self.adata.obs[column].iloc[row]
                 found = self._color_of(layer, int(join.ids[row]))
-                assert found == (unlabelled if pd.isna(name) else colors[name])
+                is_grey = pd.isna(name) or str(self.adata.obs[shown].iloc[row]) in hidden
+                assert found == (unlabelled if is_grey else colors[name])
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
@@ -516,7 +537,7 @@ class User(LabelsByHand):
             ).index
             if widget.misplaced.source is REGIONS:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
-        if widget.map.canvas.map.axes:
+        if not widget.map.canvas.isHidden():
             assert len(scene.points) == self.adata.n_obs
             shown = [name not in widget.session.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown

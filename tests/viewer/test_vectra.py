@@ -61,7 +61,7 @@ def test_from_the_files_to_the_saved_result(
     shown, selected = outlined(viewer, labels), set(adata.obs["cell_id"][is_ck])
     assert set(image[shown > 0]) == selected
 
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     assert is_colored(viewer, labels)
     # Each class has its own colour, which is that of the map.
     seen = seen_colors(viewer, labels, adata.obs["cell_id"])[:, :3]
@@ -69,7 +69,7 @@ def test_from_the_files_to_the_saved_result(
     expected = to_rgba_array([palette[name] for name in adata.obs["phenotype"]])
     assert_allclose(seen, expected[:, :3], atol=1 / 255)
     assert len(np.unique(seen.round(2), axis=0)) == adata.obs["phenotype"].nunique()
-    widget.cells.color_box.setCurrentText("original colours")
+    widget.cells.color_box.choose("original colours")
     assert_array_equal(labels.get_color(1), before)
 
     save(widget, tmp_path / "cells.h5ad")

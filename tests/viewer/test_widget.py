@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from napari import Viewer
 from napari.layers import Labels
 from napari.utils.notifications import ErrorNotification, Notification, notification_manager
@@ -23,7 +23,7 @@ from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
-from centroid_encoder.viewer.panels.map import NO_MAP
+from centroid_encoder.viewer.panels.map import NO_TABLE
 from tests.viewer.seen import entries, is_colored, open_table, seen_colors, texts
 
 Open = Callable[[], CentroidEncoderWidget]
@@ -65,8 +65,7 @@ def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
 
 def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget = open_widget()
-    assert any("or attach an AnnData to a layer" in text for text in texts(widget))
-    assert any("File ▸ Open Sample ▸ Centroid-Encoder" in text for text in texts(widget))
+    assert NO_TABLE in texts(widget)
     assert not widget.training_panel.train_button.isEnabled()
     assert not widget.save_row.save_button.isEnabled()
     assert not widget.cells.color_box.isEnabled()
@@ -106,6 +105,27 @@ def test_results_are_those_of_the_function(
     assert widget.message.kind != "error"
 
 
+def test_a_draft_is_drawn_unasked_until_a_map_is_trained(
+    widget: CentroidEncoderWidget, qtbot: QtBot, train: Train, cells: AnnData, unchanged: Any
+):
+    title = widget.map.canvas.title
+    with unchanged(cells):
+        qtbot.waitUntil(lambda: widget.session.draft is not None, timeout=60_000)
+        assert title.text().startswith("draft: ")
+        assert "of 24 held out wrong" in title.text()
+        assert len(widget.map.canvas.map.scene.hollow) == 24
+        # Held-out cells keep their labels.
+        assert counts(widget) == {"type 0": 40, "type 1": 40, "type 2": 40}
+        assert np.array_equal(widget.session.codes, cells.obs["cell_type"].cat.codes)
+    tabs = widget.tabs
+    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
+    train(widget)
+    assert all(tabs.isTabVisible(i) for i in range(4))
+    assert widget.session.draft is None
+    assert "of 24 held out wrong" in title.text()
+    assert not title.text().startswith("draft")
+
+
 def test_live_frames_are_drawn_and_stop_keeps_the_map(
     widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
 ):
@@ -115,9 +135,8 @@ def test_live_frames_are_drawn_and_stop_keeps_the_map(
     training = widget.training
     training.framed.connect(lambda _: scenes.append(widget.map.canvas.map.scene))
     qtbot.waitUntil(lambda: len(scenes) > 3, timeout=60_000)
-    assert [panel.title for panel in scenes[0].panels] == [
-        "training cells (n = 96)", "held-out cells (n = 24)",
-    ]  # fmt: skip
+    assert widget.map.canvas.title.text() == "96 cells in training"
+    assert (len(scenes[0].rows), len(scenes[0].hollow)) == (120, 24)
     assert any(
         "train, epoch" in text and "loss" in text for text in texts(widget.training_panel.progress)
     )
@@ -196,7 +215,6 @@ def test_a_message_says_that_labels_have_changed(
             "obs['cell_type'] has changed since the embedding was made: 'new' was not among"
         )
         assert widget.result is None
-        assert NO_MAP in texts(widget)
 
 
 def test_two_of_three_dimensions_are_drawn(
@@ -208,21 +226,21 @@ def test_two_of_three_dimensions_are_drawn(
     drawn, box = widget.map.canvas.map, widget.map.axes_box
     assert entries(box) == ["components 1, 2", "components 1, 3", "components 2, 3"]
     # Regions are drawn only in two dimensions.
-    assert box.isVisible()
-    assert not widget.map.regions_box.isVisible()
+    assert box.isEnabled()
+    assert not widget.map.regions_box.isEnabled()
     for i, axes in enumerate([[0, 1], [0, 2], [1, 2]]):
         box.setCurrentIndex(i)
         assert drawn.scene is not None
         np.testing.assert_array_equal(drawn.scene.points, cells.obsm["X_ce"][:, axes])
     widget.select(np.array([3]))
-    widget.cells.color_box.setCurrentText("novelty")
-    widget.cells.color_box.setCurrentText("misplaced cells")
+    widget.cells.color_box.choose("novelty")
+    widget.cells.color_box.choose("misplaced cells")
     train(widget)
     assert cells.obsm["X_ce"].shape == (120, 2)
     assert drawn.scene is not None
     np.testing.assert_array_equal(drawn.scene.points, cells.obsm["X_ce"])
-    assert widget.map.regions_box.isVisible()
-    assert not box.isVisible()
+    assert widget.map.regions_box.isEnabled()
+    assert not box.isEnabled()
 
 
 # -- the map and the layer -----------------------------------------------------------------------
@@ -232,7 +250,7 @@ def test_colors_are_the_same_everywhere(
     trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
 ):
     layer = viewer.layers["nuclei"]
-    trained.cells.color_box.setCurrentText("label")
+    trained.cells.color_box.choose("label")
     trained.session.recolor_class(1, "#123456")
     assert list(cells.uns["cell_type_colors"])[1] == "#123456"
     colors = np.array(cells.uns["cell_type_colors"])
@@ -240,7 +258,7 @@ def test_colors_are_the_same_everywhere(
     assert colors_of(viewer, layer, cells.obs["cell_id"]) == list(
         colors[cells.obs["cell_type"].cat.codes]
     )
-    trained.cells.color_box.setCurrentText("original colours")
+    trained.cells.color_box.choose("original colours")
     assert not is_colored(viewer, layer)
 
 
@@ -248,9 +266,13 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
 ):
     layer = viewer.layers["nuclei"]
+    trained.cells.color_box.choose("original colours")
     rows = np.array([3, 17, 80])
     trained.select(rows)
-    assert "3 cells selected" in texts(trained)
+    kinds = cells.obs["cell_type"].iloc[rows].value_counts()
+    said = trained.cells.selection_text.text()
+    assert said.startswith("3 cells selected: ")
+    assert all(f"{n} {kind}" in said for kind, n in kinds.items() if n)
     (drawn,) = [layer for layer in viewer.layers if is_drawn(layer)]
     marked = np.unique(layer.data[np.asarray(drawn.data) > 0])
     assert set(marked) == set(cells.obs["cell_id"].iloc[rows])
@@ -263,9 +285,31 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     assert "No cell selected" in texts(trained)
 
     next(iter(trained.cells._links)).picked.emit(np.array([5]))
-    assert "1 cell selected" in texts(trained)
-    marked = [panel.selected.get_xydata() for panel in trained.map.canvas.map._panels]
-    assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))
+    assert (
+        f"cell cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
+        in trained.cells.selection_text.text()
+    )
+    assert trained.map.canvas.map.selected.tolist() == [5]
+
+
+def test_the_map_moves_into_a_dock_of_its_own_and_back(
+    trained: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
+):
+    button, picture = trained.map.canvas.buttons["full"], trained.picture
+    viewer.window._qt_window.resize(1440, 900)
+    before = picture.width()
+    button.click()
+    qtbot.waitUntil(lambda: picture.width() > before)
+    assert not trained.isAncestorOf(picture)
+    button.click()
+    assert trained.isAncestorOf(picture)
+    assert picture.isVisible()
+    button.click()
+    picture.parentWidget().close()
+    assert trained.isAncestorOf(picture)
+    button.click()
+    viewer.window.remove_dock_widget(trained)
+    assert trained.isAncestorOf(picture)
 
 
 def test_the_wheel_does_not_change_fields_without_focus(trained: CentroidEncoderWidget):
@@ -310,7 +354,7 @@ def test_a_new_class_is_shown_saved_and_opened(
         widget.misplaced.label_box.setEditText(name)
         widget.misplaced.label_button.click()
 
-    widget.cells.color_box.setCurrentText("label")
+    widget.cells.color_box.choose("label")
     if label_key != "cell_type":
         relabel("type 2")
         widget.form.label_key.value = label_key
@@ -327,11 +371,8 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert len({row.color for row in widget.classes.rows}) == 4
     figure = widget.map.canvas.map
     assert figure.scene.names[-1] == "mast cell"
-    dots = [panel.cells for panel in figure._panels]
-    points = np.concatenate([one.points for one in dots])
-    fills = np.concatenate([one.palette[0][one.codes] for one in dots])
-    drawn = points[(fills == np.round(255 * np.array(to_rgb(color)))).all(axis=1)]
-    assert np.array_equal(np.sort(drawn[:, 0]), np.sort(cells.obsm["X_ce"][rows, 0]))
+    assert np.flatnonzero(figure.scene.codes == 3).tolist() == rows.tolist()
+    assert figure.colors[3] == color
     assert colors_of(viewer, layer, cells.obs["cell_id"].iloc[rows]) == [color, color]
     widget.save_row.undo_button.click()
     qtbot.wait(1)
@@ -365,7 +406,7 @@ def test_model_and_figures_can_be_saved(
         keep.save_figure(tmp_path / "map.jpgg")
         assert keep.message.kind == "error"
         assert trained.message.kind != "error"
-    keep.copy_button.click()
+    keep.copy_action.trigger()
     assert "ce.tl.centroid_encoder(" in QGuiApplication.clipboard().text()
 
 
@@ -436,13 +477,13 @@ def test_cells_that_change_during_a_training_get_no_results(
 def test_qt_deletes_a_closed_widget_as_a_whole(viewer: Viewer, open_widget: Open):
     widget, deleted = open_widget(), []
     widget.destroyed.connect(lambda: deleted.append("widget"))
-    widget.train_page.destroyed.connect(lambda: deleted.append("page"))
-    widget.train_page.owner = widget.tabs.owner = widget  # The page is the first to be collected.
+    widget.picture.destroyed.connect(lambda: deleted.append("map"))
+    widget.picture.owner = widget.tabs.owner = widget  # The map is the first to be collected.
     viewer.window.remove_dock_widget("all")
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     del widget
     gc.collect()
-    assert deleted == ["widget", "page"]
+    assert deleted == ["widget", "map"]
 
 
 # -- tables of others ----------------------------------------------------------------------------
@@ -465,10 +506,7 @@ def test_a_result_is_written_into_a_table_of_spatialdata(
     )
     widget = open_widget()
     assert entries(widget.data.table_box) == ["table (left image)"]
-    assert (
-        "120 cells in 2 images, 1 of them open; in these, 0 cells not found, 0 labels without a row"
-        in texts(widget)
-    )
+    assert "120 cells in 2 images, 1 of them open" in widget.data.fold.text()
     expected = cells.copy()
     train(widget)
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False)

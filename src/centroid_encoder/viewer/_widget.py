@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import napari
@@ -97,6 +98,7 @@ class CentroidEncoderWidget(QWidget):
         self.save_row = SaveRow(self.session)
         self.training_panel = TrainingPanel(self.session)
         self.form = self.training_panel.form
+        self.form.shown_wanted.connect(partial(self.data.show_details, True))
         self.message = self.training_panel.message
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
@@ -369,9 +371,11 @@ class CentroidEncoderWidget(QWidget):
         header = side_by_side(
             (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
         )
+        # A method would keep a closed widget in memory.
+        open_sample = partial(self.viewer.open_sample, PLUGIN, SAMPLE)
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
         self.map.starts.addWidget(button("Measure cells …", "", data.measure_action.trigger))
-        self.map.starts.addWidget(button("Sample tissue", "", self._open_sample))
+        self.map.starts.addWidget(button("Sample tissue", "", open_sample))
         shown = self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
         self.modes = {
@@ -418,9 +422,6 @@ class CentroidEncoderWidget(QWidget):
         left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
         drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
         return picture(self.viewer, drawn, canvas.title.text(), colors)
-
-    def _open_sample(self) -> None:
-        self.viewer.open_sample(PLUGIN, SAMPLE)
 
 
 class _Scrolled(QScrollArea):

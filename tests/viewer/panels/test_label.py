@@ -45,7 +45,7 @@ def label(
             layer = viewer.add_points(places, features=features, name="cells", size=4)
         widget = open_widget()
         widget.show_table(table, layer=layer, instance_key="cell_id")
-        widget.tabs.setCurrentWidget(widget.label)
+        widget.show_mode(widget.label)
         widget.label.start_button.click()
         for name in classes:
             widget.label.name_line.setText(name)
@@ -287,7 +287,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     assert session.draft is not None
     assert session.draft.X is table.X
     assert widget.map.result is first
-    assert "live map" in widget.map.canvas.map.scene.panels[0].title
+    assert widget.map.canvas.title.text() == "live map: no labelled cell held out yet"
     assert widget.result is None
     assert list(table.obsm) == []
     centers = dict(zip(first.classes, first.centers, strict=True))
@@ -308,7 +308,8 @@ def test_a_live_map_appears_and_keeps_its_places(
     held_out = session.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
-    assert f"of {held_out.sum()} held-out cells wrong" in panel.count_text.text()
+    assert f"of {held_out.sum()} held out wrong" in widget.map.canvas.title.text()
+    assert panel.count_text.text() == "30 of 120 labelled."
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
     ]

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
 
 from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 
 KEY = Qt.Key
 COLUMN = "cell_type_by_hand"
@@ -32,7 +33,7 @@ def widget(
     layer = viewer.add_labels(cells, name="cells")
     widget = open_widget()
     widget.show_table(table, layer=layer, instance_key="cell_id")
-    widget.tabs.setCurrentWidget(widget.label)
+    widget.show_mode(widget.label)
     widget.label.start_button.click()
     for name in sorted(table.obs["truth"].unique()):
         widget.label.name_line.setText(name)
@@ -182,15 +183,15 @@ def test_a_strip_is_agreed_to_in_one_step(
     strip = queue.strip
     assert strip.isVisible()
     qtbot.waitUntil(lambda: all(picture is not None for picture in strip.pictures))
-    assert len(strip.pictures) == 12
+    assert len(strip.pictures) == N_THUMBNAILS
     # The pictures follow the image.
     assert strip.pictures[0].pixels.any()
     viewer.layers["image"].contrast_limits = (1e5, 2e5)
     qtbot.waitUntil(lambda: not strip.pictures[0].pixels.any())
-    page = queue.queue.page(12)
+    page = queue.queue.page(N_THUMBNAILS)
     cells = [queue.queue.cells[place] for place in page]
-    strip.buttons[10].click()
-    assert selected(widget) == [cells[10].row]
+    strip.buttons[6].click()
+    assert selected(widget) == [cells[6].row]
     by_key = label_next(widget, strike, table)
     before = given(table)
     assert before[by_key] == table.obs["truth"].iloc[by_key]

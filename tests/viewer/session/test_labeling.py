@@ -378,7 +378,9 @@ class Labelled(RuleBasedStateMachine):
         assert values(self.adata) == expected
         self.note()
 
-    @rule(i=st.integers(0, 2), change=st.sampled_from(["rename", "recolor", "key", "remove"]))
+    @rule(
+        i=st.integers(0, 2), change=st.sampled_from(["rename", "recolor", "key", "merge", "remove"])
+    )
     def change_class(self, i: int, change: str) -> None:
         if i >= len(self.labeling.classes):
             return
@@ -389,6 +391,10 @@ class Labelled(RuleBasedStateMachine):
             self.labeling.recolor_class(name, f"#00000{i}")
         elif change == "key":
             self.labeling.set_key(name, "")
+        elif change == "merge":
+            before, into = values(self.adata), self.labeling.classes[0].name
+            self.labeling.merge_class(name, into)
+            assert values(self.adata) == [into if one == name else one for one in before]
         else:
             self.labeling.remove_class(name)
             assert name not in values(self.adata)

@@ -102,3 +102,34 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, emb
     assert (np.asarray(session.classes)[session.codes[named]] == labels[named]).all()
     assert labels[~named].isna().all()
     assert (labels == "renamed").sum() > 1
+
+
+def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(
+    session: Session, embed: Embed
+) -> None:
+    cells = embed()
+    show(session, cells)
+    original, said = cells.obs["cell_type"].copy(), []
+    session.said.connect(lambda text, _: said.append(text))
+
+    def labels() -> list[str]:
+        shown = np.asarray(session.classes)[session.codes]
+        assert shown.tolist() == cells.obs["cell_type_relabeled"].tolist()
+        return shown.tolist()
+
+    session.rename_class("type 0", "T cell")
+    renamed = original.astype(str).replace("type 0", "T cell").tolist()
+    assert labels() == renamed
+    session.merge_class("type 1", "T cell")
+    assert labels() == [name if name == "type 2" else "T cell" for name in renamed]
+    assert said[-1].startswith("Written to 'cell_type_relabeled'")
+    # Each is one step, and the original stays.
+    session.undo()
+    assert labels() == renamed
+    session.undo()
+    assert labels() == original.tolist()
+    assert cells.obs["cell_type"].equals(original)
+    # A name that is taken is refused.
+    session.rename_class("type 0", "type 1")
+    assert "already" in str(said[-1])
+    assert labels() == original.tolist()

@@ -321,9 +321,11 @@ class CellsPanel(QWidget):
         if codes is not None and session.hidden:
             gone = [i for i, name in enumerate(session.class_colors) if str(name) in session.hidden]
             codes = np.where(np.isin(session.shown_codes, gone), -1, codes)
-        mode = self.color_box.currentText()
+        # Not `currentText`, which the user may be typing.
+        mode = self.color_box.itemText(self.color_box.currentIndex())
         for link in self._links:
-            if colors is None or codes is None:
+            # Somebody may have removed cells from the table.
+            if colors is None or codes is None or len(codes) != len(link.join.joined):
                 link.uncolor()
             else:
                 link.color(mode, codes, colors.colors, colors.hollow)

@@ -153,7 +153,7 @@ class ClassList(QWidget):
         new, is_given = QInputDialog.getText(
             self, "Rename a class", f"New name of {name}", text=name
         )
-        if is_given:
+        if is_given and new.strip() != name:
             self._session.rename_class(name, new)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

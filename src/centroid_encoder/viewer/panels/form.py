@@ -51,6 +51,8 @@ class TrainingForm(Form):
 
     label_key_changed = Signal(object)
     """The label column, or None."""
+    shown_wanted = Signal()
+    """A field of the form is to be shown."""
     advanced_wanted = Signal()
     """One of the advanced fields will get the focus."""
 
@@ -144,7 +146,10 @@ class TrainingForm(Form):
         """Show the field of a parameter and set the focus to it, if there is one."""
         if name == "missing":
             self.missing_row.show()
-        elif name in self.fields and name != "label_key":
+        own = ("label_key", "missing", "use_rep", "layer", "use_raw")
+        if name in own:
+            self.shown_wanted.emit()
+        elif name in self.fields:
             self.advanced_wanted.emit()
         super().point_at(name)
 

@@ -203,6 +203,8 @@ class Labeling:
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, and remove it."""
         gone, target, classes = self.position(name), self.position(into), self.classes
+        if gone == target:
+            return
         codes = np.where(self.codes == gone, target, self.codes)
         kept = (*classes[:gone], *classes[gone + 1 :])
         self._step(f"Merge {name} into {into}", kept, codes - (codes > gone))

@@ -328,7 +328,8 @@ class Session:
     def _read_classes(self) -> None:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         if self.adata is not None and self.drawn is not None:
-            self.classes, self.codes = current_classes(self.adata, self.drawn)
+            is_draft = self.draft is not None
+            self.classes, self.codes = current_classes(self.adata, self.drawn, is_draft=is_draft)
 
     @property
     def reference(self) -> Result | None:

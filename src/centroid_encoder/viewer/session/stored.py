@@ -28,15 +28,18 @@ def read_stored(adata: AnnData, key: str) -> tuple[Result, str]:
         return found, CHANGED.format(found.label_key)
 
 
-def current_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[np.intp]]:
+def current_classes(
+    adata: AnnData, result: Result, *, is_draft: bool = False
+) -> tuple[pd.Index, NDArray[np.intp]]:
     """Return the classes of a map and those added since, and the codes of the current labels.
 
     A stored map lacks labels that were given or renamed by hand since, and a draft those of
-    held-out cells. The classes of labels by hand are those of the column or of its corrections.
+    held-out cells. The classes of a draft or of labels by hand are those of the column or of its
+    corrections.
     """
     classes, codes, label_key = result.classes, result.codes, result.label_key
     column = corrected(adata, label_key)
-    by_hand = mark_key(label_key) in adata.uns and label_key in adata.obs
+    by_hand = (is_draft or mark_key(label_key) in adata.uns) and label_key in adata.obs
     if column == label_key and not by_hand:
         return classes, codes
     now, moved = as_categories(adata.obs[column]), np.ones(adata.n_obs, dtype=bool)
