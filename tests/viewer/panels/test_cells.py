@@ -57,7 +57,7 @@ def test_a_part_of_a_name_is_enough_to_colour_by_it(
     # The labels are shown at first.
     assert box.currentText() == "label"
     assert is_colored(viewer, layer)
-    for typed, found in (("siz", "size"), ("ORIG", "original colours"), ("nothing", None)):
+    for typed, found in (("ize", "size"), ("ORIG", "original colours"), ("nothing", None)):
         box.lineEdit().selectAll()
         qtbot.keyClicks(box.lineEdit(), typed)
         qtbot.keyClick(box.lineEdit(), Qt.Key.Key_Return)

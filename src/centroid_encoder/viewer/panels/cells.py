@@ -52,7 +52,7 @@ class CellsPanel(QWidget):
         self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
         self._colors: colorings.Colors | None = None
         self._hovered = ""
-        """What is known of the cell under the mouse."""
+        """Name, label and prediction of the cell under the mouse."""
         self._is_first = True
         """Whether no table has been coloured yet."""
         self._hidden: frozenset[str] = frozenset()
