@@ -24,7 +24,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_TABLE
-from tests.viewer.seen import entries, is_colored, open_table, seen_colors, texts
+from tests.viewer.seen import entries, is_colored, open_table, outlined, seen_colors, texts
 
 Open = Callable[[], CentroidEncoderWidget]
 Train = Callable[[CentroidEncoderWidget], None]
@@ -273,8 +273,8 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
     said = trained.cells.selection_text.text()
     assert said.startswith("3 cells selected: ")
     assert all(f"{n} {kind}" in said for kind, n in kinds.items() if n)
-    (drawn,) = [layer for layer in viewer.layers if is_drawn(layer)]
-    marked = np.unique(layer.data[np.asarray(drawn.data) > 0])
+    assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 1
+    marked = np.unique(layer.data[outlined(viewer, layer) > 0])
     assert set(marked) == set(cells.obs["cell_id"].iloc[rows])
     assert viewer.layers.selection.active is layer
     before = viewer.scene.camera.zoom, viewer.scene.camera.center
