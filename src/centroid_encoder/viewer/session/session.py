@@ -225,6 +225,8 @@ class Session:
             self.say(error, "error")
             return
         self._label_key = self.labeling.column
+        # A first map is one of other labels.
+        self.draft = self._draft_result = None
         self._after_labels()
         self._say_fault()
 
