@@ -86,6 +86,11 @@ class CentroidEncoderWidget(QWidget):
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
+        # Timers that end with the widget; those of `QTimer.singleShot` would not.
+        self._docking = QTimer(self, interval=0, singleShot=True)
+        self._docking.timeout.connect(self._on_docked)
+        self._widening = QTimer(self, interval=0, singleShot=True)
+        self._widening.timeout.connect(self._widen_full)
         self.picture = QWidget()
         """The map with its colours and classes."""
         self.catalog = self.session.catalog
@@ -276,7 +281,7 @@ class CentroidEncoderWidget(QWidget):
             window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
             window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
             # The new dock has to be laid out first.
-            QTimer.singleShot(0, self._widen_full)
+            self._widening.start()
 
     def _widen_full(self) -> None:
         window, dock = self._window, self._own_dock()
@@ -309,7 +314,7 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.catalog.connect()
-            QTimer.singleShot(0, self._on_docked)
+            self._docking.start()
             # Import PyTorch once the widget is on the screen, before Train is pressed.
             QTimer.singleShot(IMPORT_DELAY, import_jobs)
             if self.session.table is None:

@@ -163,7 +163,9 @@ class ClassList(QWidget):
 
     def _fit(self) -> None:
         self.view.doItemsLayout()
-        height = self.view.contentsSize().height() + 6 if self.rows else 0
+        # Not `contentsSize`, which PyQt6 keeps protected.
+        last, above = self.view.item(self.view.count() - 1), self.view.verticalScrollBar().value()
+        height = self.view.visualItemRect(last).bottom() + above + 6 if last is not None else 0
         self.view.setFixedHeight(min(max(height, 22), MAX_HEIGHT))
 
     def _show(self) -> None:
