@@ -56,16 +56,19 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def check_links(file: Any) -> None:
-    """Raise an InputError for a link in ``obs``, ``obsm`` or ``uns`` of an HDF5 file.
+    """Raise an InputError for a link in ``obs``, ``obsm`` or ``uns`` of an HDF5 file, or a loop.
 
-    HDF5 would follow it, and read or write another file.
+    HDF5 would follow a link, and read or write another file. A group with two names may hold
+    itself; reading it would end in a RecursionError, after which h5py's lock stays locked.
     """
     import h5py
 
     def find_link(name: str, link: object) -> str | None:
+        part = file[name] if isinstance(link, h5py.HardLink) else None
+        if isinstance(part, h5py.Group) and h5py.h5o.get_info(part.id).rc > 1:
+            return name
         if name.split("/")[0] not in ("obs", "obsm", "uns"):
             return None
-        part = file[name] if isinstance(link, h5py.HardLink) else None
         outside = isinstance(part, h5py.Dataset) and (part.external or part.is_virtual)
         return name if part is None or outside else None
 

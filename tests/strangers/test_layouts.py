@@ -112,7 +112,8 @@ DAMAGED: dict[str, tuple[Edit, str]] = {
         attribute("obs", "column-order", ["cell_type", "cell_type"]),
         "obs has several columns 'cell_type'; rename or drop all but one",
     ),
-    "loop": (lambda file: put(file, "uns/self", file["uns"]), "damaged, incomplete"),
+    "loop": (lambda file: put(file, "uns/self", file["uns"]), "is a link"),
+    "loop of layers": (lambda file: put(file, "layers/self", file["layers"]), "is a link"),
     "link": (lambda file: put(file, "uns/a", h5py.SoftLink("/b")), "/uns/a is a link"),
 }
 
