@@ -28,6 +28,7 @@ from scipy.spatial.distance import cdist
 from skimage import color, data, feature, filters, measure, segmentation
 
 import centroid_encoder as ce
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 
 PATH = Path("docs/images/labelling.webp")
 WIDTH, HEIGHT, BAR = 1280, 780, 44
@@ -185,7 +186,7 @@ def main() -> None:
         film.press("Return" if is_right else keys[row])
     film.click(queue.strip_button, "Strip shows the next nuclei with their proposals.", after=4)
     for i, one in enumerate(filter(QWidget.isVisible, queue.strip.buttons)):
-        cell = queue.queue.cells[queue.queue.page(12)[i]]
+        cell = queue.queue.cells[queue.queue.page(N_THUMBNAILS)[i]]
         if cell.label != CLASSES[truth[cell.row]]:
             QTest.mouseClick(one, LEFT)
             at = one.mapToGlobal(one.rect().center())
