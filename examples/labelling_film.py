@@ -31,7 +31,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 
 PATH = Path("docs/images/labelling.webp")
-WIDTH, HEIGHT, BAR = 1280, 780, 44
+WIDTH, HEIGHT, BAR = 1500, 900, 44
 """Size of the window, and height of the bar with the caption above it, in pixels."""
 FONT, YELLOW = ImageFont.load_default(22), "#ffd166"
 LEFT = Qt.MouseButton.LeftButton
