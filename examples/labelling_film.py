@@ -28,9 +28,10 @@ from scipy.spatial.distance import cdist
 from skimage import color, data, feature, filters, measure, segmentation
 
 import centroid_encoder as ce
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 
 PATH = Path("docs/images/labelling.webp")
-WIDTH, HEIGHT, BAR = 1280, 780, 44
+WIDTH, HEIGHT, BAR = 1500, 900, 44
 """Size of the window, and height of the bar with the caption above it, in pixels."""
 FONT, YELLOW = ImageFont.load_default(22), "#ffd166"
 LEFT = Qt.MouseButton.LeftButton
@@ -115,7 +116,8 @@ def main() -> None:
     viewer.add_labels(labels, name="nuclei").contour = 1
     film, keys = Film(viewer), [str(1 + one) for one in truth]
     widget, session, label = film.widget, film.widget.session, film.widget.label
-    queue, trainer, tabs = widget.queue, widget.training_panel, widget.tabs.tabBar()
+    queue, trainer, tabs = widget.queue, widget.training_panel, widget.tabs
+    lasso_button = widget.map.canvas.buttons["lasso"]
 
     def places() -> np.ndarray:
         camera, middle = viewer.scene.camera, film.image.rect().center()
@@ -145,10 +147,11 @@ def main() -> None:
     viewer.window._qt_viewer.dockLayerList.hide()
     film.settle()
     viewer.reset_view()
-    film.click(widget.data.measure_button, "Measure … makes a table of sizes, shapes and colours.")
+    measure_button = widget.map.starts.itemAt(1).widget()
+    film.click(measure_button, "Measure cells makes a table of sizes, shapes and colours.")
     film.click(widget.data._dialog.measure_button, after=3)
 
-    film.click(tabs, "In the tab Label, press Start labelling.", at=tabs.tabRect(1).center())
+    film.click(tabs, "Under Label, press Start labelling.", at=tabs.tabRect(1).center())
     film.click(label.start_button)
     for name in CLASSES:
         QTest.keyClicks(label.name_line, name + "\r")
@@ -158,7 +161,6 @@ def main() -> None:
     first, *others = np.transpose([rng.choice(rows, 5, replace=False) for rows in clear]).flat
     film.click(film.image, "Click a nucleus …", after=1.5, at=QPoint(*places()[first].tolist()))
     film.press(keys[first], "… and press the key of its class.", 2)
-    film.click(widget.cells.why.arrow, "The arrow hides the picture: room for the map.", after=1)
     for row in others:
         at = QPoint(*places()[row].tolist())
         QTest.mouseClick(film.image, LEFT, pos=at)
@@ -166,12 +168,12 @@ def main() -> None:
         film.press(keys[row], caption, 0.8, film.image.mapToGlobal(at))
     film.take("A map is trained in each pause. Each point is a nucleus.", 4)
     plot = widget.map.canvas
-    points = plot.map.axes[0].transData.transform(session.drawn.embedding)
+    points = plot.map.ax.transData.transform(session.drawn.embedding)
     points[:, 1] = plot.canvas.height() - points[:, 1]
     lasso(plot.canvas, points, 1, "Lasso points in the map …")
-    film.click(widget.cells.lasso_button, "… or nuclei in the image …", after=1)
+    film.click(lasso_button, "… or nuclei in the image …", after=1)
     lasso(film.image, places(), 0, "")
-    QTest.mouseClick(widget.cells.lasso_button, LEFT)
+    QTest.mouseClick(lasso_button, LEFT)
     for key in ("Ctrl+Z", "Ctrl+Shift+Z"):
         film.press(key, "Undo and redo take every step back and forth.", 1.5)
 
@@ -184,7 +186,7 @@ def main() -> None:
         film.press("Return" if is_right else keys[row])
     film.click(queue.strip_button, "Strip shows the next nuclei with their proposals.", after=4)
     for i, one in enumerate(filter(QWidget.isVisible, queue.strip.buttons)):
-        cell = queue.queue.cells[queue.queue.page(12)[i]]
+        cell = queue.queue.cells[queue.queue.page(N_THUMBNAILS)[i]]
         if cell.label != CLASSES[truth[cell.row]]:
             QTest.mouseClick(one, LEFT)
             at = one.mapToGlobal(one.rect().center())
@@ -195,20 +197,20 @@ def main() -> None:
     QTest.mouseClick(queue.strip_button, LEFT)
 
     viewer.reset_view()
-    film.click(queue.apply_button, "Apply to all writes the classes of all others.", after=3)
-    widget.cells.color_box.setCurrentText("column or variable …")
-    values = widget.cells.value_box
-    values.setCurrentIndex(values.findText("cell_type_predicted"))
-    film.take("Colour by shows them in the image and in the map.", 4)
-    film.click(label.start_button)
-    film.click(tabs, "Train makes the map that is stored.", at=tabs.tabRect(0).center())
-    film.click(trainer.train_button, after=3)
-    film.click(
-        trainer.check_button, "Check labels cross-validates: the error is above the map.", after=4
-    )
+    film.click(queue.apply_button, "Apply to all writes the classes of all others …")
+    film.take("… and colours them in the image and in the map.", 4)
+    film.click(label.start_button, "Done ends the labelling.")
+    film.click(trainer.train_button, "Train makes the map that is stored.", after=3)
+    menu = widget.menu_button.menu()
+    menu.popup(widget.menu_button.mapToGlobal(QPoint(-200, widget.menu_button.height())))
+    at = menu.mapToGlobal(menu.actionGeometry(trainer.check_action).center())
+    film.take("Check labels cross-validates, and lists nuclei to review.", 2, at)
+    menu.hide()
+    trainer.check()
+    film.take(seconds=4)
     widget.save_row.save_table(Path(tempfile.mkdtemp(), "cells.h5ad"))
     n = int(session.adata.obs["cell_type"].notna().sum())
-    film.take(f"Save … keeps {n} labels by hand, and a class for each of {len(truth)} nuclei.", 5)
+    film.take(f"Save keeps {n} labels by hand, and a class for each of {len(truth)} nuclei.", 5)
     first, *others = film.pictures
     options = {"quality": 80, "method": 6, "minimize_size": True, "loop": 0}
     first.save(PATH, save_all=True, append_images=others, duration=film.times, **options)

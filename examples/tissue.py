@@ -18,7 +18,7 @@ SIZE = 1500, 950
 
 
 def main() -> None:
-    """Train, colour the cells by their class, and select 20 misplaced cells."""
+    """Train a map, and select 20 misplaced cells."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--screenshot", type=Path, help="file for a picture of the window")
     path = arguments.parse_args().screenshot
@@ -34,15 +34,12 @@ def main() -> None:
     adata = widget.catalog.table.adata
     error = adata.uns["ce"]["quality"]["test"]["knn_error"]
     print(f"{adata.n_obs} cells; held-out 5-NN error {100 * error:.1f} %")
-    widget.cells.color_box.setCurrentText("label")
-    viewer.layers["nuclei · label"].opacity = 0.7
     suspects = ce.tl.misplaced(adata).index[:20]
     widget.select(np.asarray(adata.obs_names.get_indexer(suspects)))
-    widget.tabs.setCurrentWidget(widget.classes)
     if path is None:
         napari.run()
         return
-    wait(1000)
+    wait(2000)
     path.parent.mkdir(exist_ok=True)
     viewer.screenshot(str(path), canvas_only=False, flash=False)
     print(f"Wrote {path}")

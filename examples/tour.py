@@ -28,12 +28,12 @@ FRAME = 150
 """Milliseconds for which a frame of the animation is shown."""
 STILL = 2500
 """Milliseconds for which its last frame is shown."""
-COLORS = 128
+COLORS = 255
 """Number of colours of the animation."""
 
 
 def main() -> None:
-    """Open the sample, train, colour and select cells, with a picture after each step."""
+    """Open the sample, train, and review a cell, with a picture after each step."""
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -46,21 +46,19 @@ def main() -> None:
     viewer.open_sample("centroid-encoder", "tissue")
     widget = ce.viewer.open(viewer=viewer)
     wait(1000)
+    while widget.label.live.is_due:
+        wait(100)
     write(window(viewer), folder / "tour-open.png")
 
     frames = [*unfold(viewer, widget)]
-    wait(500)
-    adata = widget.catalog.table.adata
-    widget.cells.color_box.setCurrentText("label")
-    viewer.layers["nuclei · label"].opacity = 0.7
-    widget.tabs.setCurrentWidget(widget.classes)
-    wait(1000)
+    wait(1500)
     trained = window(viewer)
     write(trained, folder / "tour-trained.png")
     animate([*frames, trained], folder / "unfolding.gif")
 
-    widget.select(np.asarray(adata.obs_names.get_indexer(ce.tl.misplaced(adata).index[:20])))
-    widget.tabs.setCurrentWidget(widget.misplaced)
+    widget.show_mode(widget.misplaced)
+    labels = widget.misplaced.model.table["label"].tolist()
+    widget.misplaced.view.selectRow(labels.index("macrophage"))
     wait(1000)
     write(window(viewer), folder / "tour-misplaced.png")
     viewer.close()
@@ -73,20 +71,17 @@ def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray
     still = window(viewer)
     while widget.training is not None:
         wait(200)
-        # A picture of the whole window takes as long as an epoch, so only the parts that change
-        # are pasted into the first picture.
+        # A picture of the whole window takes as long as an epoch, so only the dock is pasted into
+        # the first picture.
         frame = still.copy()
-        for part in (widget.map, widget.training_panel.progress, widget.message):
-            paste(frame, part, viewer)
+        paste(frame, widget, viewer)
         if not frames or (frame != frames[-1]).any():
             frames.append(frame)
     return frames
 
 
 def paste(frame: NDArray[np.uint8], part: QWidget, viewer: napari.Viewer) -> None:
-    """Paste a picture of a widget into a picture of the window, if the widget is visible."""
-    if not part.isVisible():
-        return
+    """Paste a picture of a widget into a picture of the window."""
     pixels = qimage_to_array(part.grab().toImage())[..., :3]
     at = part.mapTo(viewer.window._qt_window, QPoint(0, 0))
     height, width = frame[at.y() :, at.x() :].shape[:2]
