@@ -214,7 +214,7 @@ def _rows() -> list[Method]:
             )
             for name, params, missing in (
                 ("recipe", {}, {}),
-                ("procedure", PROCEDURE, dict.fromkeys(SAME_RECIPE, "its recipe is this procedure")),
+                ("procedure", PROCEDURE, dict.fromkeys(SAME_RECIPE, "the recipe is the same")),
             )
             for ending, pretraining in (
                 ("", {}),
