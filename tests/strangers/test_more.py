@@ -110,3 +110,22 @@ def test_the_warning(column: np.ndarray, is_backed: bool, tmp_path: Path) -> Non
     source = None, None, False, None, None, "error", None, 0
     notices = read_cells(adata, "t", *source, by_parts=True).notices
     assert any("'suspect'" in notice for notice in notices)
+
+
+def test_levels_and_bounds_are_no_features() -> None:
+    rng = np.random.default_rng(0)
+    names = ["z_level", "BoundsLeft", "ND.T", "BinLayer", "in_tissue", "Camera Line Number"]
+    table = pd.DataFrame({name: rng.integers(0, 5, 60) for name in names})
+    table[["area", "LEFTY1", "n_bins"]] = rng.normal(size=(60, 3))
+    found = column_roles(table).set_index("column")["role"]
+    assert found[names].tolist() == ["position"] * 2 + ["image"] * 4
+    assert set(found[["area", "LEFTY1", "n_bins"]]) == {"feature"}
+
+
+def test_arrays_with_three_axes_and_names_of_axes_are_refused() -> None:
+    adata = ad.AnnData(np.ones((20, 3)), obs={"kind": ["a", "b"] * 10})
+    adata.obsm["stack"] = np.ones((20, 3, 2))
+    with pytest.raises(ValueError, match=r"obsm\['stack'\] must have the shape"):
+        ce.tl.centroid_encoder(adata, "kind", use_rep="stack")
+    with pytest.raises(ValueError, match="channel_axis must be the number of an axis"):
+        ce.tl.measure(np.ones((4, 4), int), np.ones((4, 4)), channel_axis="c")
