@@ -174,7 +174,7 @@ def test_errors_are_one_readable_line(
     adata.obs["cell_type"] = pd.Categorical([None] * 120)
     with unchanged(adata):
         train(widget)
-    assert widget.message.text().startswith("obs['cell_type'] has no labels")
+    assert widget.message.text().startswith("Column 'cell_type' has no labels")
     assert widget.message.isVisible()
     assert widget.training_panel.train_button.isEnabled()
     (note,) = notified
@@ -506,7 +506,7 @@ def test_a_result_is_written_into_a_table_of_spatialdata(
     )
     widget = open_widget()
     assert entries(widget.data.table_box) == ["table (left image)"]
-    assert "120 cells in 2 images, 1 of them open" in widget.data.fold.text()
+    assert "120 cells in 2 images, 1 of them open" in widget.data.fold.toolTip()
     expected = cells.copy()
     train(widget)
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False)

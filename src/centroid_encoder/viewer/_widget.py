@@ -194,7 +194,7 @@ class CentroidEncoderWidget(QWidget):
 
     def train(self) -> None:
         """Train on the chosen table, unless a training runs."""
-        self.training_panel.train()
+        self.training_panel.run()
 
     def _on_train_wanted(self, label_key: str) -> None:
         self.form.set_adata(self.session.adata, label_key)

@@ -225,7 +225,7 @@ def test_without_another_table_nothing_can_be_mapped(
     widget.session.key = "none"
     widget.session.read()
     assert not panel.open_button.isEnabled()
-    panel.map_cells()
+    panel.run()
     assert panel.task is None
 
 

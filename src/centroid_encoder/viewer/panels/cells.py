@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
+from napari.layers import Layer
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QApplication, QInputDialog, QLabel, QMenu, QWidget
@@ -17,6 +19,8 @@ from superqt.utils import signals_blocked
 from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
+from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
@@ -56,6 +60,8 @@ class CellsPanel(QWidget):
         self._is_first = True
         """Whether no table has been coloured yet."""
         self._hidden: frozenset[str] = frozenset()
+        self._put_away: WeakSet[Layer] = WeakSet()
+        """Layers that were hidden since they show another image than that of the cell."""
         self.gate: Any = QDoubleRangeSlider(Qt.Orientation.Horizontal)  # type: ignore[no-untyped-call]
         self.gate.setAccessibleName("Gate")
         self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
@@ -140,9 +146,29 @@ class CellsPanel(QWidget):
         there = [link for link in self._links if link.join.joined[rows].any()]
         there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
         for link in there[:1]:
+            self._show_image_of(int(rows[link.join.joined[rows]][0]))
             if not link.layer.visible:  # Each assignment redraws the layer.
                 link.layer.visible = True
             link.show(rows, steady=steady)
+
+    def _show_image_of(self, row: int) -> None:
+        """Hide the layers of other images, and show those of the cell's image that were hidden."""
+        session, viewer = self._session, self._viewer
+        column = session.catalog.image_column
+        if session.adata is None or column is None or viewer.grid.enabled:
+            return
+        layers = [layer for layer in viewer.layers if not is_drawn(layer)]
+        own = layers_of_cell(layers, session.adata.obs, column, row)
+        others = [layer for layer in layers if layer not in own and layer.visible]
+        for layer in others:
+            layer.visible = False
+        for layer in self._put_away.intersection(own):
+            layer.visible = True
+        self._put_away.update(others)
+        self._put_away.difference_update(own)
+        if others:
+            image = session.adata.obs[column].iloc[row]
+            self.unseen_text.say(f"{image} is shown; the layers of other images are hidden.")
 
     def _zoom_steadily(self) -> None:
         # Keep the zoom while the user goes through a list of cells.

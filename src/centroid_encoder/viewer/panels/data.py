@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.layers import Labels
-from qtpy.QtCore import QTimer
-from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QSizePolicy, QWidget
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
 from centroid_encoder.tl._table import is_table
@@ -35,7 +35,7 @@ from centroid_encoder.viewer.panels.fields import (
 )
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
 from centroid_encoder.viewer.task import run_job
 
@@ -82,10 +82,7 @@ class DataPanel(QWidget):
         self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
-        tip = "Show or hide how the table and the layers belong together"
-        self.fold = button("", tip, lambda: self.show_details(self.details.isHidden()))
-        self.fold.setStyleSheet("text-align: left; padding-left: 4px;")
-        self.fold.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.fold = Fold()
         self.joined_text, self.message = Message(), Message()
         tip = "Match each row of the table to the object of the label image at its position"
         self.mend_button = button("", tip, self._on_mend)
@@ -99,6 +96,7 @@ class DataPanel(QWidget):
         form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
         self.details = QWidget()
+        self.fold.clicked.connect(lambda: self.show_details(self.details.isHidden()))
         self.below = column(self.details, form, self.images_table, self.joined_text)
         above = self.opening, self.measuring, self.details, self.message
         column(self, *above, self.mend_button, self.positions_button)
@@ -120,8 +118,7 @@ class DataPanel(QWidget):
         images = catalog.images()
         if not images and catalog.layer is not None and catalog.join is not None:
             text = f"{catalog.layer.name}: {text}"
-        self.fold.setText(f"{arrow} {text}")
-        self.fold.setToolTip(text)
+        self.fold.say(f"{arrow} {text}")
 
     def stop(self) -> None:
         """Cancel timers, threads and the dialog, since the widget is being closed."""
@@ -176,9 +173,8 @@ class DataPanel(QWidget):
         adata = measured(job)
         self.catalog.choose(self.catalog.add(adata, f"{name_of(job)}: measured"))
         notices = " ".join(map(sentence, job.notices))
-        if not self.catalog.faults:
-            said = notices or f"{adata.n_vars} variables."
-            self.message.say(said, "warning" if notices else "info")
+        if notices and not self.catalog.faults:
+            self.message.say(notices, "warning")
 
     def _on_mend(self) -> None:
         if (better := self._better) is not None:
@@ -239,7 +235,7 @@ class DataPanel(QWidget):
             better = fault.better if isinstance(fault, Misfit) else None
             self.message.say(text, "warning" if isinstance(fault, Misfit) else "error")
         self._better = better
-        self.mend_button.setText("" if better is None else f"Join by {better.ids_name}")
+        self.mend_button.setText("" if better is None else f"Join by {in_words(better.ids_name)}")
         self.mend_button.setVisible(better is not None)
 
     def _show_images(self, images: list[TableImage]) -> None:
@@ -274,6 +270,33 @@ class DataPanel(QWidget):
             widget.setVisible(table is not None and (several or by_hand or link is not None))
         for widget in (self._in, self.image_box):
             widget.setVisible(bool(columns) and (several or link is not None))
+
+
+class Fold(QPushButton):
+    """A line that shows or hides the details; a text that is too long ends with an ellipsis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = ""
+        self.setStyleSheet("text-align: left; padding-left: 4px;")
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def say(self, text: str) -> None:
+        """Show a text, and all of it in the tooltip."""
+        self._said = text
+        tip = "Show or hide how the table and the layers belong together"
+        self.setToolTip(f"{text[2:]}\n{tip}")
+        self.setAccessibleName(text[2:])
+        self._elide()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show as much of the text as there is room for."""
+        super().resizeEvent(event)
+        self._elide()
+
+    def _elide(self) -> None:
+        room, end = self.width() - 12, Qt.TextElideMode.ElideRight
+        self.setText(self.fontMetrics().elidedText(self._said, end, room))
 
 
 def summary(images: list[TableImage]) -> str:

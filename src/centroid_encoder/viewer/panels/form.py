@@ -26,20 +26,16 @@ TRAIN, CHECK = "tl.centroid_encoder", "tl.cross_validate"
 LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class")
 """Names of label columns. Clusterings are missing: they were found in the same data."""
 MISSING = [
-    ('stop (missing="error")', "error"),
-    ('leave these cells out (missing="drop")', "drop"),
-    ('use the mean of the feature (missing="mean")', "mean"),
+    ("stop", "error"),
+    ("leave these cells out", "drop"),
+    ("use the mean of the feature", "mean"),
 ]
 PLACEMENTS = [("Voronoi", "voronoi"), ("bottleneck", "bottleneck")]
 NO_LABELS = (
-    "No column of obs has classes. Label cells by hand under Label. Or cluster the cells "
-    "(sc.tl.leiden), train a map of the clusters, lasso cells in the map, and give them a class "
-    "under Misplaced cells."
+    "No column has classes. Label cells by hand under Label. Or cluster the cells in a notebook, "
+    "train a map of the clusters, lasso cells in it, and give them a class with Label as."
 )
-NONE_YET = (
-    "No cell has a label yet. Label cells by hand under Label, or write labels into obs[{!r}] in a "
-    "notebook."
-)
+NONE_YET = "No cell has a label in the column {!r}. Label cells by hand under Label."
 
 
 class TrainingForm(Form):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QPushButton, QWidget
@@ -29,6 +29,9 @@ class JobPanel(QWidget):
     `form` has the fields of its arguments. `table` and `call` are the table and the call of the
     running job, or None. The session writes the results.
     """
+
+    cures_of_missing: ClassVar[Mapping[str, str]] = {}
+    """What a button may do about missing values, and its value of the parameter `missing`."""
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
@@ -87,6 +90,14 @@ class JobPanel(QWidget):
             self._cures.addWidget(button(text, "", act))
         self.cures.setVisible(bool(cures))
 
+    def run(self) -> None:
+        """Start the job with the settings of the form."""
+
+    def set_and_run(self, name: str, value: object) -> None:
+        """Give a field a value, and start the job with it."""
+        self.form.fields[name].value = value
+        self.run()
+
     def enable(self) -> None:
         """Enable the buttons that can be used now."""
 
@@ -131,6 +142,10 @@ class JobPanel(QWidget):
         self._end()
         if isinstance(error, StoppedTooEarly):
             self.message.say("Stopped before the first epoch had ended; nothing has changed.")
+        elif getattr(error, "parameter", "") == "missing":
+            self.message.say(error, "error")
+            cures = self.cures_of_missing.items()
+            self.offer_cures({x: partial(self.set_and_run, "missing", how) for x, how in cures})
         else:
             self.say_error(error)
 

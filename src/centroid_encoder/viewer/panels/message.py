@@ -43,7 +43,7 @@ class Message(QLabel):
 
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
         """Show a text or an exception; an empty text hides the label."""
-        text = said if isinstance(said, str) else sentence(said)
+        text = in_words(said) if isinstance(said, str) else sentence(said)
         self.setText(text)
         self.setToolTip(text)
         self.setVisible(bool(text))
@@ -53,11 +53,24 @@ class Message(QLabel):
             self.style().polish(self)
 
 
+FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
+"""Advice on parameters: the widget has fields and buttons instead."""
+COLUMN = re.compile(r"\bobs\[('[^']*')\]")
+
+
+def in_words(text: str) -> str:
+    """Return a text in which columns have the names of the fields of the widget."""
+    return COLUMN.sub(r"column \1", text)
+
+
 def sentence(said: Exception | str) -> str:
-    """Return the text of an exception or a warning with a capital letter and a full stop."""
+    """Return the text of an exception or a warning with a capital letter and a full stop.
+
+    It names columns as the fields of the widget do, and no parameters.
+    """
     # `str` of a KeyError has quotation marks.
     text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
-    text = text or type(said).__name__
+    text = in_words(FOR_NOTEBOOKS.sub("", text or type(said).__name__))
     # Names of parameters and of parts of an AnnData keep their small letter.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
-MISSING = [('stop (missing="error")', "error"), ('use the training mean (missing="mean")', "mean")]
+MISSING = [("stop", "error"), ("use the training mean", "mean")]
 
 
 class NewDataPanel(JobPanel):
     """Places the cells of another table in the map."""
+
+    cures_of_missing: ClassVar = {"Use the mean of the training cells": "mean"}
 
     def __init__(self, session: Session) -> None:
         self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
@@ -69,7 +71,7 @@ class NewDataPanel(JobPanel):
             "Place these cells in the map without training: each gets a position, a class, a "
             "confidence and a novelty"
         )
-        self.map_button = button("Map new data", tip, self.map_cells)
+        self.map_button = button("Map new data", tip, self.run)
         rows = form_layout()
         rows.addRow(form_label("New cells"), side_by_side(self.table_box, self.open_button))
         add_row(rows, self.features)
@@ -80,7 +82,7 @@ class NewDataPanel(JobPanel):
         add_row(rows, self.confidence, novelty, (self.novelty.native, 2))
         add_row(rows, self.key_added, self.map_button)
         form.setLayout(rows)
-        page(self, form, self.opening, self.progress, self.message).addStretch()
+        page(self, form, self.opening, self.progress, self.message, self.cures).addStretch()
         session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
@@ -105,7 +107,7 @@ class NewDataPanel(JobPanel):
             self._on_table(self.table_box.value)
         self.enable()
 
-    def map_cells(self) -> None:
+    def run(self) -> None:
         """Start to place the cells of the chosen table, unless a job is running."""
         reference, table, key = self.reference, self.table_box.value, self.session.key
         if self.task is not None or reference is None or table is None:
@@ -160,8 +162,8 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     own = StoredMap.read(table.adata, call.key)
     if own is not None and own.ingested_from is None:
         raise InputError(
-            f"{table.name} has a map of its own in uns[{call.key!r}], which would be "
-            "overwritten; choose another name under Store as",
+            f"{table.name} has a map of its own named {call.key!r}, which would be overwritten; "
+            "choose another name under Store as",
             parameter="key_added",
         )
     job = cast("Ingestion", read_and_check(table, call, reference))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QMenu
@@ -36,11 +36,15 @@ class TrainingPanel(JobPanel):
     """
 
     form: TrainingForm
+    cures_of_missing: ClassVar = {
+        "Leave out these cells": "drop",
+        "Use the mean of the feature": "mean",
+    }
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, TrainingForm())
         tip = "Train a map of the cells that keeps their classes together"
-        self.train_button = button("Train", tip, self.train)
+        self.train_button = button("Train", tip, self.run)
         self.menu = QMenu(self)
         self.menu.setToolTipsVisible(True)
         self.check_action = self.menu.addAction("Check labels", self.check)
@@ -69,7 +73,7 @@ class TrainingPanel(JobPanel):
         """Whether the running job is a check."""
         return self.call is not None and self.call.function == "cross_validate"
 
-    def train(self) -> None:
+    def run(self) -> None:
         """Start a training on the chosen table with the settings of the form."""
         self._begin("centroid_encoder")
 
@@ -122,15 +126,10 @@ class TrainingPanel(JobPanel):
         for notice in notices:
             text, _, column = notice.partition(": pass group_key=")
             if column and (name := column.strip("'")) in self.form.group_key.choices:
-                cures[f"Hold out whole {name}"] = partial(self._set, "group_key", name)
+                cures[f"Hold out whole {name}"] = partial(self.set_and_run, "group_key", name)
             texts.append(text)
         super().say_notices(texts)
         self.offer_cures(cures)
-
-    def _set(self, name: str, value: object) -> None:
-        """Give a field a value, and train with it."""
-        self.form.fields[name].value = value
-        self.train()
 
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
         if isinstance(said, Exception) and kind == "error":
@@ -158,12 +157,6 @@ class TrainingPanel(JobPanel):
             self._end()
             text = f"The error on new images could not be estimated. {sentence(error)}"
             self.message.say(text, "warning")
-        elif getattr(error, "parameter", "") == "missing":
-            self._end()
-            text = sentence(error).partition("; pass missing=")[0]
-            self.message.say(text, "error")
-            cures = {"Leave out these cells": "drop", "Use the mean of the feature": "mean"}
-            self.offer_cures({x: partial(self._set, "missing", how) for x, how in cures.items()})
         else:
             super()._on_failed(error)
 
