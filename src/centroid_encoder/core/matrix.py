@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import gen_batches
 
 # Strings, because scipy's matrix classes cannot be subscripted before scipy 1.16.
 CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
@@ -46,7 +45,8 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
     n = X.shape[0] if rows is None else len(rows)
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)
     n_rows = max(1, min(CHUNK, values // max(X.shape[1], 1)))
-    for part in gen_batches(n, n_rows) if n else ():
+    for start in range(0, n, n_rows):
+        part = slice(start, min(start + n_rows, n))
         yield part, X[part] if rows is None or n == X.shape[0] else X[rows[part]]
 
 

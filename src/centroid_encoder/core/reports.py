@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 Frame: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float64] | None]
 """(n_rows, m) embedding during a training, NaN for rows without a place; and the (M, m) positions
@@ -55,6 +54,8 @@ class Outcome:
     @property
     def notices(self) -> list[tuple[str, type[Warning]]]:
         """Texts and categories of warnings about the training."""
+        from sklearn.exceptions import ConvergenceWarning  # slow to import
+
         epochs = f"{self.reports[-1].step} of {self.reports[-1].n_steps} epochs"
         text = f"training was interrupted after {epochs}; the best state so far is kept"
         return [(text, ConvergenceWarning)] if self.interrupted else []

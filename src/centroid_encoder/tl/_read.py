@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
@@ -386,8 +385,8 @@ def as_mask(values: Any) -> NDArray[np.bool_] | None:
 def _check_varied(X: Matrix | Lazy, where: str) -> None:
     """Raise an InputError if all rows are the same."""
     first: Any = None
-    for part in gen_batches(X.shape[0], 64):
-        rows: Any = X[part]
+    for start in range(0, X.shape[0], 64):
+        rows: Any = X[start : start + 64]
         rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
         first = rows[:1] if first is None else first
         if (rows != first).any():

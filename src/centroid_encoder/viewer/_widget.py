@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
+LOADING = "Loading PyTorch …"
 SHARE, SHARE_OF_MAP = 0.37, 0.45
 """Shares of the window that the dock takes at first, and with the map in a dock of its own."""
 
@@ -89,6 +91,8 @@ class CentroidEncoderWidget(QWidget):
         # Timers that end with the widget; those of `QTimer.singleShot` would not.
         self._docking = QTimer(self, interval=0, singleShot=True)
         self._docking.timeout.connect(self._on_docked)
+        self._loading = QTimer(self, interval=IMPORT_DELAY, singleShot=True)
+        self._loading.timeout.connect(self._load)
         self._widening = QTimer(self, interval=0, singleShot=True)
         self._widening.timeout.connect(self._widen_full)
         self.picture = QWidget()
@@ -315,12 +319,19 @@ class CentroidEncoderWidget(QWidget):
             self._on_theme()
             self.catalog.connect()
             self._docking.start()
-            # Import PyTorch once the widget is on the screen, before Train is pressed.
-            QTimer.singleShot(IMPORT_DELAY, import_jobs)
+            if "torch" not in sys.modules:
+                self.message.say(LOADING)
+            self._loading.start()
             if self.session.table is None:
                 self.session.read()
             else:
                 self.cells.link()
+
+    def _load(self) -> None:
+        """Import PyTorch once the widget is on the screen, before Train is pressed."""
+        import_jobs()
+        if self.message.text() == LOADING:
+            self.message.say("")
 
     def _detach(self) -> None:
         if self._connected:

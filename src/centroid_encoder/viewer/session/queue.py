@@ -11,8 +11,6 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder import tl
-from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._new_cells import read_new_cells
 from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, sharing
 from centroid_encoder.viewer.session.labeling import Codes
@@ -199,6 +197,10 @@ def suggestions(
 
 def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions whose label is a class of a live map, with its probabilities."""
+    # Imported here, since they import PyTorch.
+    from centroid_encoder.tl._fitted_model import fitted_model
+    from centroid_encoder.tl._new_cells import read_new_cells
+
     model, stored = fitted_model(draft, DRAFT_KEY, device="cpu"), StoredMap.read(draft, DRAFT_KEY)
     classes = pd.Index(model.classes_.tolist())
     seen = [cell for cell in seen if cell.label in classes]
