@@ -392,6 +392,8 @@ class LabelsByHand:
         assert button.isEnabled() == (session.draft is not None)
         before = labeling.adata.obs.columns
         button.click()
+        if "Fewer than" in self.widget.message.text():
+            button.click()
         if session.draft is not None and self.widget.message.text().startswith("Written"):
             found = labeling.adata.obs[f"{labeling.column}{SUFFIX}"]
             assert found.notna().all()

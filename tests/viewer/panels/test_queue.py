@@ -241,9 +241,13 @@ def test_all_cells_get_the_labels_of_the_live_map(
     widget.queue.suggest_button.click()
     settled()
     assert not widget.queue.apply_button.isEnabled()
-    for _ in range(18):
+    for _ in range(12):
         label_next(widget, strike, table)
     settled()
+    # Four labels for each class are few, which is said before anything is written.
+    widget.queue.apply_button.click()
+    assert "Fewer than 5 labels" in widget.message.text()
+    assert f"{COLUMN}_predicted" not in table.obs
     widget.queue.apply_button.click()
     assert f"{COLUMN}_predicted" in widget.message.text()
     assert table.obs[f"{COLUMN}_predicted"].notna().all()

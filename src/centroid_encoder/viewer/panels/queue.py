@@ -16,7 +16,7 @@ from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
 from centroid_encoder.viewer.session.labeling import Codes, Labeling
-from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all
+from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all, weak_classes
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
@@ -46,6 +46,8 @@ class QueuePanel(QWidget):
         self._draft: AnnData | None = None
         self._task: Task | None = None
         """The search that runs."""
+        self._warned = ""
+        """The doubts that the user has read."""
         self._again = False
         """Whether to search once more after it."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
@@ -139,7 +141,12 @@ class QueuePanel(QWidget):
         self._show()
 
     def apply(self) -> None:
-        """Write the labels of the live map into a column."""
+        """Write the labels of the live map into a column; first say which classes are doubtful."""
+        warning = weak_classes(self._session)
+        if warning and warning != self._warned:
+            self._warned = warning
+            self._session.say(warning, "warning")
+            return
         try:
             column, text = apply_to_all(self._session, self.confidence_box.value())
         except ValueError as error:

@@ -6,12 +6,26 @@ import numpy as np
 import pandas as pd
 
 from centroid_encoder.tl._result import UNASSIGNED, colors_key, obs_key
-from centroid_encoder.viewer.session.draft import DRAFT_KEY
+from centroid_encoder.viewer.session.draft import DRAFT_KEY, error_text, held_out_error
 from centroid_encoder.viewer.session.labeling import NEW_COLOR
 from centroid_encoder.viewer.session.session import Session
 
 SUFFIX = "_predicted"
 MIN_CONFIDENCE = 0.5
+FEW = 5
+"""The predictions of a class with fewer labels are doubtful."""
+
+
+def weak_classes(session: Session) -> str:
+    """Name the classes with fewer than `FEW` labels, and the held-out error; empty without any."""
+    labeling, draft = session.labeling, session.draft
+    if labeling is None or draft is None:
+        return ""
+    counts = labeling.adata.obs[labeling.column].value_counts()
+    few = [f"{name} ({n})" for name, n in counts.items() if 0 < n < FEW]
+    error = error_text(*held_out_error(draft, labeling.adata.obs[labeling.column]))
+    text = f"Fewer than {FEW} labels: {', '.join(few)}. Live map: {error}."
+    return f"{text} Press Apply to all once more to write these predictions." if few else ""
 
 
 def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tuple[str, str]:
