@@ -100,7 +100,7 @@ constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
 	@build/pins/bin/python -m pip install -qq --upgrade pip
 	@build/pins/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
-	@build/pins/bin/python -m pip install -qq --editable '.[napari]' --group dev \
+	@build/pins/bin/python -m pip install -qq --editable '.[napari,parquet]' --group dev \
 	  --group coverage --group release
 	@{ grep '^#' constraints.txt; \
 	   build/pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
@@ -120,13 +120,13 @@ $(ENV): pyproject.toml constraints.txt
 	@$(PIP) install -qq --upgrade pip -c constraints.txt
 	@$(PIP) install -qq torch -c constraints.txt
 	@echo 'Installing centroid-encoder and its development tools, a minute or two ...'
-	@$(PIP) install -qq --editable '.[napari]' --group dev -c constraints.txt
+	@$(PIP) install -qq --editable '.[napari,parquet]' --group dev -c constraints.txt
 	@touch $@
 	@echo 'Ready: $(FOLDER)'
 else
 # uv installs the lowest versions, which pip cannot; the packages of the tests are then the newest.
 # On Linux, UV_TORCH_BACKEND=cpu avoids the far larger PyTorch for GPUs.
-UV := $(BIN)/python -m uv pip install --python $(BIN)/python --editable '.[napari]'
+UV := $(BIN)/python -m uv pip install --python $(BIN)/python --editable '.[napari,parquet]'
 UV_pinned := $(UV) --group test --constraint constraints.txt
 UV_newest := $(UV) --group test
 UV_floors := $(UV) --resolution lowest-direct && $(UV) --group test

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
-from sklearn.manifold import MDS, LocallyLinearEmbedding
+from sklearn.decomposition import PCA
+from sklearn.manifold import LocallyLinearEmbedding, smacof
 
 from benchmarks.rivals.selection import Array, Labels, best_setting
 
@@ -76,8 +77,11 @@ class MetricMDS(BaseEstimator):
 
     def fit(self, X: Array, y: Labels | None = None) -> Self:
         """Fit to data; labels are ignored."""
-        model = MDS(self.n_components, n_init=1, init="classical_mds", normalized_stress="auto")
-        self.X_, self.embedding_ = X, np.asarray(model.fit_transform(X))
+        # Principal components are the classical scaling of Euclidean distances.
+        start = PCA(self.n_components, svd_solver="full").fit_transform(X)
+        options = {"n_init": 1, "normalized_stress": "auto"}
+        found = smacof(cdist(X, X), n_components=self.n_components, init=start, **options)
+        self.X_, self.embedding_ = X, np.asarray(found[0])
         return self
 
     def transform(self, X: Array) -> Array:

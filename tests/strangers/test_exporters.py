@@ -193,7 +193,7 @@ def test_no_gene_of_real_data_is_lost(name: str, tmp_path: Path) -> None:
 
 
 def test_a_table_in_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow, of the dependency group test, is absent")
+    pytest.importorskip("pyarrow", reason="pyarrow, of the extra parquet, is absent")
     table = EXPORTERS["Xenium"].table()
     table["cell_id"] = table["cell_id"].str.encode("utf-8")
     table.to_parquet(tmp_path / "cells.parquet")

@@ -104,7 +104,9 @@ def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
         frame = pd.read_parquet(path)
     except ImportError as error:
-        raise InputError("a .parquet file needs pyarrow: pip install pyarrow") from error
+        raise InputError(
+            "a .parquet file needs pyarrow: pip install 'centroid-encoder[parquet]'"
+        ) from error
     except ValueError as error:
         raise InputError(f"it is no .parquet file, or damaged: {error}") from error
     if not isinstance(frame.index, pd.RangeIndex):
