@@ -79,5 +79,5 @@ def open_table(catalog: Catalog, path: Path) -> Table:
 
 def marked(viewer: Any, layer: Labels) -> set[int]:
     """Labels of a layer that are outlined as selected."""
-    found: NDArray[np.integer] = layer.data[viewer.layers["selected cells"].data > 0]
+    found: NDArray[np.integer] = layer.data[outlined(viewer, layer) > 0]
     return set(np.unique(found).tolist())

@@ -21,7 +21,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
-from tests.viewer.seen import entries, open_table, seen_colors
+from tests.viewer.seen import entries, open_table, outlined, seen_colors
 
 Open = Callable[[], CentroidEncoderWidget]
 ImageOf = Callable[..., Any]
@@ -119,7 +119,7 @@ def test_columns_that_others_add_to_features_are_added_to_the_table(
     qtbot.waitUntil(lambda: "more" in adata.obs)
     assert widget.session.adata is adata
     assert adata.obs["cluster"].tolist() == ["x", "y"] * 60
-    assert "cluster" in entries(widget.cells.value_box)
+    assert "cluster" in entries(widget.cells.color_box)
     assert widget.result is not None
     assert n_by_hand(widget) == 15
     assert entries(widget.data.table_box) == ["nuclei: features"]
@@ -258,7 +258,7 @@ def test_cells_removed_in_place_are_noticed_before_anything_is_written(
     elif act == "label":
         widget.session.label_selected("T")
     else:
-        widget.cells.color_box.setCurrentText("confidence")
+        widget.cells.color_box.choose(("", "cell_type"))
     assert widget.message.kind == "error"
     assert "it was read again" in widget.message.text()
     assert adata.obs["cell_type_by_hand"].astype(object).equals(kept)
@@ -267,7 +267,7 @@ def test_cells_removed_in_place_are_noticed_before_anything_is_written(
     (at,) = np.flatnonzero(adata.obs_names == "cell50")
     widget.select(np.array([at]))
     (drawn,) = (x for x in viewer.layers if x.name == "selected cells")
-    assert set(layer.data[drawn.data > 0]) == {adata.obs["cell_id"].iloc[at]}
+    assert set(layer.data[outlined(viewer, layer, drawn) > 0]) == {adata.obs["cell_id"].iloc[at]}
     widget.cells.color_box.setCurrentText("label")
     assert_colors_are_right(viewer, layer, adata)
     qtbot.wait(10)
@@ -286,7 +286,7 @@ def test_two_widgets_on_one_table_show_one_result(
         for one in widgets:
             assert np.array_equal(one.map.canvas.map.scene.points, adata.obsm["X_ce"])
     label_by_hand(widget)
-    assert "cell_type_by_hand" in entries(other.cells.value_box)
+    assert "cell_type_by_hand" in entries(other.cells.color_box)
     other.close()
     other.setParent(None)
     other._detach()

@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.corrections import corrected
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from tests.viewer.by_hand import LabelsByHand
-from tests.viewer.seen import seen_colors
+from tests.viewer.seen import outlined, seen_colors
 
 DEFAULTS = ("STEPS", "250"), ("SEED", "0")
 STEPS, SEED = (int(os.environ.get(f"VIEWER_{x}", default)) for x, default in DEFAULTS)
@@ -414,6 +415,67 @@ class User(LabelsByHand):
             self.layers.append(layer)
             self.viewer.layers.append(layer)
 
+    # -- what napari and notebooks do with layers and tables -----------------------------------------
+
+    def do_rename_layer(self) -> None:
+        if self.layers:
+            self.pick(self.layers).name = f"layer {self.rng.randrange(100)}"
+
+    def do_place_layer(self) -> None:
+        """Move, scale, turn, hide or show a layer; what is drawn on it goes with it."""
+        if self.layers:
+            layer = self.pick(self.layers)
+            how = self.pick(["translate", "scale", "rotate", "visible"])
+            values = {"translate": [3.0, -2.0], "scale": [0.5, 0.5], "rotate": 30.0}
+            setattr(layer, how, not layer.visible if how == "visible" else values[how])
+
+    def do_move_layer(self) -> None:
+        layers = self.viewer.layers
+        if len(layers) > 1:
+            layers.move(self.pick(range(len(layers))), self.pick(range(len(layers))))
+
+    def do_look(self) -> None:
+        """Switch the 3-D view or the grid."""
+        if self.pick(["3-D", "grid"]) == "grid":
+            self.viewer.grid.enabled = not self.viewer.grid.enabled
+        else:
+            self.viewer.dims.ndisplay = 5 - self.viewer.dims.ndisplay
+
+    def do_delete_drawn_layer(self) -> None:
+        """Delete a layer that the widget draws; it is there again with the next choice."""
+        drawn = [layer for layer in self.viewer.layers if is_drawn(layer)]
+        if drawn:
+            self.viewer.layers.remove(self.pick(drawn))
+            self.do_color_by()
+            self.widget.select(np.flatnonzero(self.widget.session.selected)[::-1])
+
+    def do_paint(self) -> None:
+        """Enlarge a label with napari's brush, and perhaps undo it."""
+        labels = [layer for layer in self.layers if isinstance(layer, Labels)]
+        if labels and np.ndim(labels[0].data) == self.viewer.dims.ndisplay == 2:
+            layer = self.pick(labels)
+            place = np.argwhere(np.asarray(layer.data) > 0)[self.rng.randrange(20)]
+            with layer.block_history():
+                layer.paint(place, layer.data[tuple(place)])
+            if self.pick([True, False]):
+                layer.undo()
+
+    def do_edit_features(self) -> None:
+        points = [layer for layer in self.layers if isinstance(layer, Points)]
+        if points:
+            layer = self.pick(points)
+            layer.features = layer.features.assign(more=self.rng.random())
+
+    def do_drop_cells(self) -> list[AnnData]:
+        """Remove cells of the chosen table in place, as a notebook can, and go on."""
+        adata, by_hand = self.adata, {owner for owner, _ in self.hands}
+        is_busy = self.labeling is not None or self.widget.training is not None
+        if adata is None or is_busy or adata.n_obs < 50 or id(adata) in by_hand:
+            return []
+        adata._inplace_subset_obs(np.arange(adata.n_obs - 1))
+        self.do_color_by()
+        return [adata]
+
     def do_close_dock(self) -> None:
         self.leave()
         self.widget = self.open_widget()
@@ -486,7 +548,8 @@ class User(LabelsByHand):
         assert len(marks) == len(marked)
         for mark in marks:
             beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]
-            found = [set(layer.data[np.asarray(mark.data) > 0]) for layer, _ in marked]
+            shown = partial(outlined, self.viewer, marks=mark)
+            found = [set(layer.data[shown(layer=layer) > 0]) for layer, _ in marked]
             assert any(one == ids for one, (_, ids) in zip(found, marked, strict=True)), beneath
 
     def check_labels(self) -> None:

@@ -74,7 +74,7 @@ def test_the_selection_is_described_and_labelled(
     widget.select(np.array([3]))
     label = mapped.obs["cell_type"].iloc[3]
     name = mapped.obs_names[3]
-    assert said.text().startswith(f"cell {name} · cell_type: {label} · predicted: ")
+    assert said.text().startswith(f"{name} · cell_type: {label} · predicted: ")
     kinds = mapped.obs["cell_type"].to_numpy()
     rows = np.concatenate(
         [np.flatnonzero(kinds == "type 1")[:2], np.flatnonzero(kinds == "type 0")[:1]]
@@ -108,7 +108,7 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
             # A fifth of the cells is held out; its error is a number, since these are few.
             assert len(canvas.map.scene.hollow) == 24
             assert canvas.title.text().startswith("draft: ")
-            assert canvas.title.text().endswith(" of 24 held out wrong, too few to judge")
+            assert canvas.title.text().endswith(" of 24 wrong (too few)")
             colors = [session.class_colors[name] for name in cells.obs[column]]
             seen = seen_colors(viewer, layer, cells.obs["cell_id"])
             assert [to_hex(color) for color in seen] == colors

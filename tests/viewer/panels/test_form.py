@@ -48,7 +48,7 @@ def test_columns_of_labels_are_offered_the_likeliest_first(form: TrainingForm, t
     assert form.hint.isHidden()
     form.set_adata(AnnData(table.X, obs=table.obs[["area"]]))
     assert form.label_key.value is None
-    assert "sc.tl.leiden" in form.hint.text()
+    assert "cluster the cells" in form.hint.text()
     form.set_adata(None)
     assert form.hint.isHidden()
 

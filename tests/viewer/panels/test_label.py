@@ -287,7 +287,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     assert session.draft is not None
     assert session.draft.X is table.X
     assert widget.map.result is first
-    assert widget.map.canvas.title.text() == "live map: no labelled cell held out yet"
+    assert widget.map.canvas.title.text() == "live map: none held out yet"
     assert widget.result is None
     assert list(table.obsm) == []
     centers = dict(zip(first.classes, first.centers, strict=True))

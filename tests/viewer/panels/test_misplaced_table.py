@@ -15,6 +15,7 @@ from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.session import Session
+from tests.viewer.seen import entries
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
@@ -91,7 +92,7 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     widget, box, obs = cells.widget, cells.widget.label_box, cells.adata.obs
     assert not widget.label_button.isEnabled()
     cells.click(1)
-    name, before = cells.column("cell")[1], cells.column("label")[1]
+    name, following = cells.column("cell")[1:3]
     assert box.currentText() == cells.column("region")[1]
     # The name of a new class can be typed.
     box.setFocus()
@@ -99,16 +100,18 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     QTest.keyClicks(box, "new class")
     QTest.mouseClick(widget.label_button, LEFT)
     assert obs.loc[name, "cell_type_relabeled"] == "new class"
-    assert cells.column("label")[1] == f"{before} → new class"
+    # A decided cell leaves the list, and the next one is selected.
+    assert name not in cells.column("cell")
+    assert cells.selected() == [following]
     assert widget.label_button.isEnabled()
     assert box.findText("new class") >= 0
     keep = cells.keep
     assert [x.isEnabled() for x in (keep.undo_button, keep.redo_button)] == [True, False]
     QTest.mouseClick(keep.undo_button, LEFT)
-    assert cells.column("label")[1] == before
+    assert cells.column("cell")[1] == name
     assert keep.redo_button.toolTip() == "Label 1 cell as new class"
     QTest.mouseClick(keep.redo_button, LEFT)
-    assert cells.column("label")[1] == f"{before} → new class"
+    assert name not in cells.column("cell")
     # An empty name removes the label.
     cells.click(2)
     box.setEditText("")
@@ -118,7 +121,7 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
 
 def test_cells_found_by_a_cross_validation(cells: List, fast: ce.CentroidEncoder) -> None:
     adata, widget = cells.adata, cells.widget
-    assert [button.isEnabled() for button in widget.source_buttons.values()] == [True, False]
+    assert OUT_OF_FOLD.name not in entries(widget.source_box)
     widget.choose(OUT_OF_FOLD)
     assert widget.source is REGIONS
     ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=fast, progress=False)
@@ -128,9 +131,9 @@ def test_cells_found_by_a_cross_validation(cells: List, fast: ce.CentroidEncoder
     expected = ce.tl.mislabeled(adata)
     assert cells.column("cell") == list(expected.index)
     assert cells.column("own") == [f"{own:.2f}" for own in expected["own"]]
-    QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
+    widget.choose(REGIONS)
     assert cells.column("cell") == list(ce.tl.misplaced(adata).index)
     del adata.uns["ce"]
     cells.session.read()
     assert widget.source is OUT_OF_FOLD
-    assert not widget.source_buttons[REGIONS].isEnabled()
+    assert REGIONS.name not in entries(widget.source_box)

@@ -189,6 +189,17 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
     return rest | found
 
 
+def image_of(layer: Layer, values: Sequence[object]) -> object:
+    """Return the image that a layer is a part of, such as a channel; None if its name says none.
+
+    Further words may have numbers here: ``P1 CD3`` is of ``P1``, and of no image ``P``.
+    """
+    found = images_by_name([layer], values)
+    names = {_plain(name_of(value)): value for value in values}
+    begin = [x for x in names if re.match(rf"{re.escape(x)} [^\d]", _plain(layer.name))]
+    return found[layer] if found else names.get(max(begin, key=len, default=""))
+
+
 def _begins(short: str, name: str) -> bool:
     """Return whether a plain name begins with another one, and has no number after it."""
     return name.startswith(f"{short} ") and not re.search(r"\d", name[len(short) :])

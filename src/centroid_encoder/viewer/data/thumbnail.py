@@ -12,7 +12,7 @@ from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
-from centroid_encoder.viewer.data.columns import images_by_name, name_of
+from centroid_encoder.viewer.data.columns import image_of
 from centroid_encoder.viewer.data.ids import CellLayer, pixels
 from centroid_encoder.viewer.data.join import Join
 
@@ -46,8 +46,9 @@ def layers_of_cell(
     if image_column is None:
         return layers
     images = obs[image_column]
-    shown, own = images_by_name(layers, images.dropna().unique()), name_of(images.iloc[row])
-    return [layer for layer in layers if name_of(shown.get(layer, own)) == own]
+    names = images.dropna().unique()
+    shown = [image_of(layer, names) for layer in layers]
+    return [x for x, image in zip(layers, shown, strict=True) if image in (None, images.iloc[row])]
 
 
 def make_thumbnail(

@@ -138,8 +138,8 @@ def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Col
 def color_values(adata: AnnData, name: str) -> Colors:
     """Colour all cells by a column of ``obs`` or a variable, as `pl.voronoi` does.
 
-    Numbers from their median on are coloured on a scale up to their 99 % quantile; smaller ones are
-    invisible in the image and grey in the map. Categories have their own colours.
+    Numbers have a scale from their median to their 99 % quantile; below the median, cells have no
+    colour in the image. Categories have their own colours.
 
     Raises
     ------

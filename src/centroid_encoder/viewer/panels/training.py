@@ -126,7 +126,7 @@ class TrainingPanel(JobPanel):
         for notice in notices:
             text, _, column = notice.partition(": pass group_key=")
             if column and (name := column.strip("'")) in self.form.group_key.choices:
-                cures[f"Hold out whole {name}"] = partial(self.set_and_run, "group_key", name)
+                cures[f"Hold out whole {name}s"] = partial(self.set_and_run, "group_key", name)
             texts.append(text)
         super().say_notices(texts)
         self.offer_cures(cures)
