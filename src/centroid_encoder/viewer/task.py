@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
-from superqt.utils import create_worker
 
 from centroid_encoder.core.reports import Frame, Report, StoppedTooEarly
 
@@ -33,8 +33,6 @@ class Steps:
         """The job, once its input has been read and checked."""
         self.last: Report | Progress | None = None
         self.frame: Frame | None = None
-        self.end: tuple[Any, Exception | None] | None = None
-        """The result of the function, and the exception that it raised."""
 
     def __call__(self, step: Report | Progress | None) -> bool:
         """Store a step; return whether the job must stop."""
@@ -48,13 +46,6 @@ class Steps:
                 self.wants_frame.clear()
                 self.frame = frame
         return self.stopped.is_set()
-
-    def run(self, work: Callable[[Steps], Any]) -> None:
-        """Call the function, and store how it ended."""
-        try:
-            self.end = work(self), None
-        except Exception as error:  # The GUI thread shows it.
-            self.end = None, error
 
 
 class Task(QObject):
@@ -98,13 +89,14 @@ class Task(QObject):
         self._timer.timeout.connect(self._check)
         self._timer.start()
         import_jobs()
-        self._worker: Any = create_worker(steps.run, work)
-        self._worker.start()
+        thread = ThreadPoolExecutor(1)
+        self._result: Any = thread.submit(work, steps)
+        thread.shutdown(wait=False)
 
     @property
     def is_running(self) -> bool:
         """Whether the thread is running; after `cancel` it ends with the current step."""
-        return bool(self._worker.is_running)
+        return not self._result.done()
 
     def stop(self) -> None:
         """End a job early and keep its best state so far."""
@@ -118,9 +110,8 @@ class Task(QObject):
 
     def _check(self) -> None:
         """Emit what the thread has stored; a slot may cancel the task."""
-        steps = self._steps
         # The thread stores nothing after its end.
-        end = steps.end
+        steps, has_ended = self._steps, self._result.done()
         if steps.job is not self.job:
             self.job = steps.job
             self.begun.emit(self.job)
@@ -132,12 +123,11 @@ class Task(QObject):
             self.framed.emit(frame)
             # Qt handles the timer only after it has painted the frame.
             self._pause.start()
-        if end is not None and self._timer.isActive():
+        if has_ended and self._timer.isActive():
             self._timer.stop()
-            # The traceback of an exception refers to `steps`.
-            steps.end = None
             self.deleteLater()
-            self._ended(*end)
+            error = self._result.exception()
+            self._ended(None if error else self._result.result(), error)
 
 
 def import_jobs() -> None:

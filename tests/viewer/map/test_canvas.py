@@ -133,7 +133,7 @@ def ringed(canvas: MapCanvas) -> set[tuple[float, float]]:
 
 def choose(canvas: MapCanvas, tool: str) -> None:
     """Choose a tool in the menu."""
-    canvas.tools.actions()[TOOLS.index(tool)].trigger()  # type: ignore[arg-type]
+    next(action for action in canvas.tools.actions() if action.data() == tool).trigger()
 
 
 # -- select --------------------------------------------------------------------------------------

@@ -151,8 +151,8 @@ def test_images_of_any_kind(make: Callable[[], Labels]) -> None:
     (colors,) = filter(is_drawn, viewer.layers)
     for drawn in (colors,):
         assert drawn.multiscale == layer.multiscale
-        np.testing.assert_array_equal(drawn.extent.world, layer.extent.world)
-        np.testing.assert_array_equal(drawn.data_to_world([1] * 2), layer.data_to_world([1] * 2))
+        np.testing.assert_allclose(drawn.extent.world, layer.extent.world)
+        np.testing.assert_allclose(drawn.data_to_world([1] * 2), layer.data_to_world([1] * 2))
     np.testing.assert_array_equal(shown(viewer, layer), wanted(data, SEEN))
     # Other colours replace the first.
     link.color("split", np.array([1, -1, 0, 0, 0]), ["#ffff00", "#00ffff"])
