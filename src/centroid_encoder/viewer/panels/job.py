@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 class JobPanel(QWidget):
     """Runs one job at a time on the table that was chosen when it started.
 
-    `form` has the fields of its arguments. `table` and `call` are the table and the call of the
-    running job, or None. The session writes the results.
+    `form` has the fields of its arguments. `call` is the call of the running job, or None. The
+    session writes the results.
     """
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
         self.session = session
         self.form = form
-        self.table: Table | None = None
         self.call: Call | None = None
         self.progress = TaskRow()
         self.message = Message()
@@ -66,12 +65,12 @@ class JobPanel(QWidget):
         self.message.say("")
         self.offer_cures({})
         self.session.begun.emit()
-        self.table, self.call = table, call
+        self.call = call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)
         task = self.progress.begin(work, name, ended, stoppable=stoppable)
         task.begun.connect(self._on_begun)
-        task.framed.connect(self._on_framed)
+        task.framed.connect(partial(self._on_framed, task, table, call))
         self.enable()
 
     def say_notices(self, notices: Sequence[str]) -> None:
@@ -101,19 +100,16 @@ class JobPanel(QWidget):
     def _on_begun(self, job: Job) -> None:
         self.say_notices(job.notices)
 
-    def _on_framed(self, frame: Frame) -> None:
-        table, call, task, session = self.table, self.call, self.task, self.session
-        if table is None or call is None or task is None:
-            return
+    def _on_framed(self, task: Task, table: Table, call: Call, frame: Frame) -> None:
         # The cells of a frame are those at the start of the training.
-        if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
-            session.show_frame(task.job, frame, call.label_key)
+        if table is self.session.table and table.adata.obs_names.equals(task.job.obs_names):
+            self.session.show_frame(task.job, frame, call.label_key)
 
     def _on_end(self, table: Table, call: Call, job: Job, failure: Exception | None) -> None:
         if failure is not None:
             self._on_failed(failure)
             return
-        self.table = self.call = None
+        self.call = None
         self.enable()
         try:
             self.session.write(job, table, call)
@@ -140,7 +136,7 @@ class JobPanel(QWidget):
 
     def _end(self) -> None:
         """Forget the job."""
-        self.table = self.call = None
+        self.call = None
         self.session.drop_frame()
         self.enable()
 
