@@ -58,11 +58,13 @@ def session_of(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> 
 
 
 def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
-    """Colour of each cell; None for invisible cells."""
+    """Colour of each cell in the image; None for invisible cells."""
     made = color_cells(mode, session_of(adata, regions=regions))
     assert made is not None
     assert len(made.codes) == adata.n_obs
-    return [None if code < 0 else to_hex(made.colors[code]) for code in made.codes]
+    seen = made.codes >= 0 if made.seen is None else made.seen
+    shown = zip(made.codes, seen, strict=True)
+    return [to_hex(made.colors[code]) if is_seen else None for code, is_seen in shown]
 
 
 def saturation(colors: list[Any]) -> list[float]:
@@ -184,7 +186,8 @@ def test_numbers_from_their_median_on_have_a_scale_with_its_ends(make_cells: Mak
     numbers[-1] = 1e9  # does not take the colours of all others
     adata.obs["size"] = numbers
     made = color_values(adata, "size")
-    assert set(made.codes[:60]) == {-1}
+    assert set(made.codes[:2]) == {-1}
+    assert not made.seen[:60].any()
     assert (np.diff(made.codes[61:]) >= 0).all()
     assert len(set(made.codes[61:])) == len(made.colors) == 20
     shades = saturation(made.colors)
@@ -203,7 +206,7 @@ def test_numbers_from_their_median_on_have_a_scale_with_its_ends(make_cells: Mak
         (np.arange(120) % 3 == 0, 40),  # most cells have the smallest number
     ):
         adata.obs["size"] = np.asarray(values, dtype=float)
-        assert (color_values(adata, "size").codes >= 0).sum() == seen
+        assert color_values(adata, "size").seen.sum() == seen
 
 
 def test_the_largest_of_many_categories_have_colors_and_the_others_are_grey(

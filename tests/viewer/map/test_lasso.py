@@ -130,22 +130,23 @@ def test_every_cell_of_a_plane_is_selected(
     layer = viewer.add_labels(stack, name="cells")
     widget = open_widget()
     widget.show_table(cells, layer=layer, instance_key="cell_id")
+    button = widget.map.canvas.buttons["lasso"]
     viewer.dims.set_point(0, 15)
     viewer.reset_view()
     viewer.scene.camera.zoom *= 0.7
     viewer.layers.selection.active = layer
-    widget.cells.lasso_button.click()
+    button.click()
     draw(-2, -2, 62, 35)
     selected = 1 + np.flatnonzero(widget.session.selected)
     seen = [i for i in range(1, n + 1) if (stack[15] == i).any()]
     assert selected.tolist() == [i for i in seen if np.argwhere(stack[15] == i)[:, 1].mean() < 35]
     assert len(selected) > 5
-    widget.cells.lasso_button.click()
+    button.click()
     assert viewer.layers.selection.active is layer
     viewer.dims.ndisplay = 3
-    widget.cells.lasso_button.click()
+    button.click()
     assert viewer.dims.ndisplay == 2
-    widget.cells.lasso_button.click()
+    button.click()
     assert viewer.dims.ndisplay == 3
 
 
@@ -167,6 +168,6 @@ def test_no_small_cell_of_a_large_image_is_missed(
     qtbot.waitUntil(lambda: widget.catalog.join is not None, timeout=20_000)
     viewer.reset_view()
     viewer.scene.camera.zoom *= 0.7
-    widget.cells.lasso_button.click()
+    widget.map.canvas.buttons["lasso"].click()
     draw(-300, -300, 4400, 4400)
     assert widget.session.selected.all()

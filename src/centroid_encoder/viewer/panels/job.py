@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 class JobPanel(QWidget):
     """Runs one job at a time on the table that was chosen when it started.
 
-    `form` has the fields of its arguments. `call` is the call of the running job, or None. The
-    session writes the results.
+    `form` has the fields of its arguments. `table` and `call` are the table and the call of the
+    running job, or None. The session writes the results.
     """
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
         self.session = session
         self.form = form
+        self.table: Table | None = None
         self.call: Call | None = None
         self.progress = TaskRow()
         self.message = Message()
@@ -65,7 +66,7 @@ class JobPanel(QWidget):
         self.message.say("")
         self.offer_cures({})
         self.session.begun.emit()
-        self.call = call
+        self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)
         task = self.progress.begin(work, name, ended, stoppable=stoppable)
@@ -109,7 +110,7 @@ class JobPanel(QWidget):
         if failure is not None:
             self._on_failed(failure)
             return
-        self.call = None
+        self.table = self.call = None
         self.enable()
         try:
             self.session.write(job, table, call)
@@ -136,7 +137,7 @@ class JobPanel(QWidget):
 
     def _end(self) -> None:
         """Forget the job."""
-        self.call = None
+        self.table = self.call = None
         self.session.drop_frame()
         self.enable()
 
