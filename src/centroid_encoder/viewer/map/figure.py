@@ -70,14 +70,15 @@ class MapFigure:
         self._codes, self._fills, self._edges = self.rows, [""], [""]
         self._regions = PathCollection([], linewidths=1)
         self.ax.add_collection(self._regions, autolim=False)
-        self._reference, self._cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
-        self._bold = Dots(self.ax, 2.5)
         self._veil = Rectangle(
             (0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes
         )
-        self.ax.add_patch(self._veil)
-        self._chosen, self._names = Dots(self.ax, 3), Names(self.ax, 4)
+        dots = [Dots(zorder) for zorder in (1.5, 2, 2.5, 3)]
+        self._reference, self._cells, self._bold, self._chosen = dots
         self._chosen.set_animated(True)
+        self._names = Names()
+        for artist in (*dots, self._veil, self._names):
+            self.ax.add_artist(artist)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self._hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=5, **ring)
 
