@@ -151,8 +151,9 @@ class Broken:
 
 
 @pytest.mark.parametrize("is_made", [False, True])
-@pytest.mark.parametrize("error", [ValueError("wrong"), RuntimeError("wrong"), KeyError("gone")])
-def test_all_kinds_of_errors_end_a_task(qtbot: Any, error: Exception, is_made: bool) -> None:
+def test_an_error_ends_a_task(qtbot: Any, is_made: bool) -> None:
+    error = KeyError("gone")
+
     def make() -> Broken:
         if not is_made:
             raise error

@@ -254,7 +254,6 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
 def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: Embed) -> None:
     adata = embed(3, unlabeled=5)
     adata.obs["size"] = [*np.arange(119.0), np.nan]
-    adata.obs["barcode"] = adata.obs_names
     panel, cells = make_panels()
     figure, session = show(panel, adata), panel._session
     embedding, of_classes = adata.obsm["X_ce"], colors(figure)
@@ -272,14 +271,6 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     assert len({colors(figure)[tuple(embedding[row])] for row in solid[:-1]}) == 20
     assert "█" in cells.color_text.text()
     assert figure.ax.get_xlim() == (-1, 1)
-    cells.show_column("barcode")
-    expected = color_values(adata, "barcode")
-    assert set(colors(figure).values()) == {expected.colors[i] for i in expected.codes[solid]}
-    assert "all but the 100 largest" in cells.color_text.text()
-    # Classes that are switched off are not drawn.
-    session.hide_classes(frozenset({"type 0"}))
-    assert len(figure.rows) == 120 - adata.obs["cell_type"].eq("type 0").sum()
-    session.hide_classes(frozenset())
     # If the chosen column has been deleted, the cells have the colours of their classes.
     del adata.obs["size"]
     cells.show_column("size")
