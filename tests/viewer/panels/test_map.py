@@ -272,6 +272,7 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     assert "█" in cells.color_text.text()
     assert figure.ax.get_xlim() == (-1, 1)
     # If the chosen column has been deleted, the cells have the colours of their classes.
+    cells.show_column("cell_type")
     del adata.obs["size"]
     cells.show_column("size")
     assert colors(figure) == of_classes
