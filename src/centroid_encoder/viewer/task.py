@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
-from superqt.utils import create_worker
 
-from centroid_encoder.core.reports import Frame, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Progress
@@ -22,7 +22,7 @@ FRAME_PAUSE = 200
 
 
 class Steps:
-    """The callback of a job in a thread; it stores the last step until the `Task` shows it.
+    """The callback of a job in a thread; it stores what is new until the `Task` emits it.
 
     It is no object of Qt: the thread may end after the window was deleted.
     """
@@ -31,30 +31,21 @@ class Steps:
         self.stopped, self.cancelled, self.wants_frame = Event(), Event(), Event()
         self.job: Any = None
         """The job, once its input has been read and checked."""
-        self.last: Report | Progress | None = None
-        self.frame: Frame | None = None
-        self.end: tuple[Any, Exception | None] | None = None
-        """The result of the function, and the exception that it raised."""
+        self.news: dict[str, Any] = {}
+        """What the signals of the task are to emit next, by their names."""
 
     def __call__(self, step: Report | Progress | None) -> bool:
         """Store a step; return whether the job must stop."""
         if self.cancelled.is_set():
             raise StoppedTooEarly
         if step is not None:
-            self.last = step
+            self.news["reported"] = step
         if self.wants_frame.is_set() and isinstance(step, Report):
             frame = step.frame()
             if frame is not None:
                 self.wants_frame.clear()
-                self.frame = frame
+                self.news["framed"] = frame
         return self.stopped.is_set()
-
-    def run(self, work: Callable[[Steps], Any]) -> None:
-        """Call the function, and store how it ended."""
-        try:
-            self.end = work(self), None
-        except Exception as error:  # The GUI thread shows it.
-            self.end = None, error
 
 
 class Task(QObject):
@@ -85,9 +76,6 @@ class Task(QObject):
         super().__init__(parent)
         self._steps = steps = Steps()
         self._ended = ended
-        self.job: Any = None
-        """The job of `run_job` after `begun`; the thread is using it."""
-        self._last: Report | Progress | None = None
         self._pause = QTimer(self, interval=FRAME_PAUSE, singleShot=True)
         self._pause.timeout.connect(steps.wants_frame.set)
         if live:
@@ -98,13 +86,19 @@ class Task(QObject):
         self._timer.timeout.connect(self._check)
         self._timer.start()
         import_jobs()
-        self._worker: Any = create_worker(steps.run, work)
-        self._worker.start()
+        thread = ThreadPoolExecutor(1)
+        self._result: Any = thread.submit(work, steps)
+        thread.shutdown(wait=False)
+
+    @property
+    def job(self) -> Any:
+        """The job of `run_job` after `begun`; the thread is using it."""
+        return self._steps.job
 
     @property
     def is_running(self) -> bool:
         """Whether the thread is running; after `cancel` it ends with the current step."""
-        return bool(self._worker.is_running)
+        return not self._result.done()
 
     def stop(self) -> None:
         """End a job early and keep its best state so far."""
@@ -118,26 +112,20 @@ class Task(QObject):
 
     def _check(self) -> None:
         """Emit what the thread has stored; a slot may cancel the task."""
-        steps = self._steps
         # The thread stores nothing after its end.
-        end = steps.end
-        if steps.job is not self.job:
-            self.job = steps.job
-            self.begun.emit(self.job)
-        if steps.last is not self._last and self._timer.isActive():
-            self._last = steps.last
-            self.reported.emit(self._last)
-        if steps.frame is not None and self._timer.isActive():
-            frame, steps.frame = steps.frame, None
-            self.framed.emit(frame)
-            # Qt handles the timer only after it has painted the frame.
-            self._pause.start()
-        if end is not None and self._timer.isActive():
+        has_ended = self._result.done()
+        for name in ("begun", "reported", "framed"):
+            new = self._steps.news.pop(name, None)
+            if new is not None and self._timer.isActive():
+                getattr(self, name).emit(new)
+                if name == "framed":
+                    # Qt handles the timer only after it has painted the frame.
+                    self._pause.start()
+        if has_ended and self._timer.isActive():
             self._timer.stop()
-            # The traceback of an exception refers to `steps`.
-            steps.end = None
             self.deleteLater()
-            self._ended(*end)
+            error = self._result.exception()
+            self._ended(None if error else self._result.result(), error)
 
 
 def import_jobs() -> None:
@@ -147,6 +135,6 @@ def import_jobs() -> None:
 
 def run_job(make: Callable[[], Any], steps: Steps) -> Any:
     """Make a job, such as a `tl._run.Job`, and run it; `make` may read a large matrix."""
-    steps.job = job = make()
+    steps.job = steps.news["begun"] = job = make()
     job.run(steps)
     return job

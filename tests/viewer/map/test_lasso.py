@@ -130,22 +130,23 @@ def test_every_cell_of_a_plane_is_selected(
     layer = viewer.add_labels(stack, name="cells")
     widget = open_widget()
     widget.show_table(cells, layer=layer, instance_key="cell_id")
+    button = widget.map.canvas.buttons["lasso"]
     viewer.dims.set_point(0, 15)
     viewer.reset_view()
     viewer.scene.camera.zoom *= 0.7
     viewer.layers.selection.active = layer
-    widget.map.canvas.buttons["lasso"].click()
+    button.click()
     draw(-2, -2, 62, 35)
     selected = 1 + np.flatnonzero(widget.session.selected)
     seen = [i for i in range(1, n + 1) if (stack[15] == i).any()]
     assert selected.tolist() == [i for i in seen if np.argwhere(stack[15] == i)[:, 1].mean() < 35]
     assert len(selected) > 5
-    widget.map.canvas.buttons["lasso"].click()
+    button.click()
     assert viewer.layers.selection.active is layer
     viewer.dims.ndisplay = 3
-    widget.map.canvas.buttons["lasso"].click()
+    button.click()
     assert viewer.dims.ndisplay == 2
-    widget.map.canvas.buttons["lasso"].click()
+    button.click()
     assert viewer.dims.ndisplay == 3
 
 

@@ -1,4 +1,4 @@
-"""The panel of the map: names, new cells above reference cells, and the dock of its own."""
+"""The panel of the map: names, new cells above reference cells, regions and colours."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from napari import Viewer
 from napari.components import ViewerModel
 from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
-from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.artists import Dots
 from centroid_encoder.viewer.map.colorings import color_cells, color_values
 from centroid_encoder.viewer.map.figure import MapFigure
@@ -26,7 +24,6 @@ from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 from tests.viewer.seen import entries, names_on
 
-Open = Callable[[], CentroidEncoderWidget]
 Embed = Callable[..., AnnData]
 
 
@@ -257,7 +254,6 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
 def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: Embed) -> None:
     adata = embed(3, unlabeled=5)
     adata.obs["size"] = [*np.arange(119.0), np.nan]
-    adata.obs["barcode"] = adata.obs_names
     panel, cells = make_panels()
     figure, session = show(panel, adata), panel._session
     embedding, of_classes = adata.obsm["X_ce"], colors(figure)
@@ -275,49 +271,10 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     assert len({colors(figure)[tuple(embedding[row])] for row in solid[:-1]}) == 20
     assert "█" in cells.color_text.text()
     assert figure.ax.get_xlim() == (-1, 1)
-    cells.show_column("barcode")
-    expected = color_values(adata, "barcode")
-    assert set(colors(figure).values()) == {expected.colors[i] for i in expected.codes[solid]}
-    assert "all but the 100 largest" in cells.color_text.text()
-    # Classes that are switched off are not drawn.
-    session.hide_classes(frozenset({"type 0"}))
-    assert len(figure.rows) == 120 - adata.obs["cell_type"].eq("type 0").sum()
-    session.hide_classes(frozenset())
     # If the chosen column has been deleted, the cells have the colours of their classes.
+    cells.show_column("cell_type")
     del adata.obs["size"]
     cells.show_column("size")
     assert colors(figure) == of_classes
     cells.color_box.choose("original colours")
     assert colors(figure) == of_classes
-
-
-# -- a dock of its own ---------------------------------------------------------------------------
-
-
-def test_the_map_moves_into_a_dock_of_its_own_and_back(
-    viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed
-) -> None:
-    viewer.window._qt_window.resize(1580, 900)
-    widget = open_widget()
-    widget.show_table(embed(3), label_key="cell_type")
-    canvas, button = widget.map.canvas, widget.map.canvas.buttons["full"]
-
-    def dock() -> Any:
-        """The dock that the map is in, if it is not that of the widget."""
-        return None if widget.isAncestorOf(canvas) else widget.picture.parentWidget()
-
-    before = canvas.width()
-    button.click()
-    qtbot.waitUntil(lambda: canvas.width() > 1.3 * before)
-    assert dock().window() is widget.window()
-    assert widget.isVisible()
-    widget.session.recolor_class(0, "#123456")
-    assert "#123456" in colors(canvas.map).values()
-    for close in (lambda: dock().close(), button.click):
-        close()
-        assert dock() is None
-        qtbot.waitUntil(canvas.isVisible)
-        button.click()
-    # The map comes back when the widget is closed.
-    viewer.window.remove_dock_widget("all")
-    assert dock() is None

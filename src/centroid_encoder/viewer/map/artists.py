@@ -22,25 +22,16 @@ EDGE = 3
 """Largest diameter, in pixels at 96 dpi, of dots that are drawn in the colour of their edge."""
 
 
-class PanelArtist(Artist):
-    """Base of the artists of a panel."""
-
-    def __init__(self, ax: Any, zorder: float) -> None:
-        super().__init__()
-        self.set_zorder(zorder)
-        ax.add_artist(self)
-        self.ax = ax
-
-
-class Dots(PanelArtist):
+class Dots(Artist):
     """Round points that are stamped into one image of the panel.
 
     The last of the (n, 2) `points` is on top. `codes` are the (n,) indices of their colours, and
     `size` is their diameter in points.
     """
 
-    def __init__(self, ax: Any, zorder: float) -> None:
-        super().__init__(ax, zorder)
+    def __init__(self, zorder: float) -> None:
+        super().__init__()
+        self.zorder = zorder
         self.size = 2.0
         self.points: NDArray[np.floating] = np.empty((0, 2))
         self.codes = np.empty(0, dtype=np.intp)
@@ -64,12 +55,13 @@ class Dots(PanelArtist):
         """Stamp the points into an image and draw it."""
         if not len(self.points):
             return
-        dpi = self.ax.figure.dpi
+        ax: Any = self.axes
+        dpi = ax.figure.dpi
         size = max(round(self.size / 72 * dpi), 1)
-        left, bottom, right, top = np.rint(self.ax.bbox.extents).astype(int).tolist()
+        left, bottom, right, top = np.rint(ax.bbox.extents).astype(int).tolist()
         # The margin takes the parts of dots beyond the border of the panel.
         shape = max(top - bottom, 1) + 2 * size, max(right - left, 1) + 2 * size
-        places = self.ax.transData.transform(self.points) - (left, bottom) + size / 2
+        places = ax.transData.transform(self.points) - (left, bottom) + size / 2
         column, row = np.rint(places).astype(np.intp).T
         inside = (row >= 0) & (row <= shape[0] - size)
         inside &= (column >= 0) & (column <= shape[1] - size)
@@ -106,7 +98,7 @@ class Written(NamedTuple):
     """Position of the picture in pixels of the figure."""
 
 
-class Names(PanelArtist):
+class Names(Artist):
     """The names of the classes at their (n, 2) `centers`.
 
     Names that would overlap are moved apart; those whose center is out of view are left out. The
@@ -116,16 +108,19 @@ class Names(PanelArtist):
     letter and its halo again in each frame of a training.
     """
 
-    def __init__(self, ax: Any, zorder: float) -> None:
-        super().__init__(ax, zorder)
+    zorder = 4
+
+    def __init__(self) -> None:
+        super().__init__()
         self.names: list[str] = []
         self.centers: NDArray[np.floating] = np.empty((0, 2))
         self.ink = self.halo = "black"
 
     def written_names(self) -> tuple[list[Written], NDArray[np.floating]]:
         """Return the names in view, and the (n, 2, 2) ends of lines from centers to moved names."""
-        panel, dpi = self.ax.bbox, self.ax.figure.dpi
-        places = self.ax.transData.transform(self.centers)
+        ax: Any = self.axes
+        panel, dpi = ax.bbox, ax.figure.dpi
+        places = ax.transData.transform(self.centers)
         seen = np.flatnonzero(((places > panel.min) & (places < panel.max)).all(axis=1))
         # Large letters would hide the cells of a small panel.
         size = float(np.clip(panel.width / dpi * 3, 6, 9))

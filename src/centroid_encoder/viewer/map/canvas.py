@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
@@ -37,42 +37,22 @@ ZOOM_STEP = 1.25
 """Magnification for each step of the mouse wheel."""
 
 BUTTONS = {
-    "lasso": (
-        "polygon_lasso",
-        "Draw around cells, here or in the image, to select them. Shift adds, Ctrl removes",
-    ),
-    "home": ("home", "Show the whole map"),
-    "names": ("", "Show the names of the classes at their centers"),
-    "held-out": ("", "Show only the cells that the networks have not seen (rings)"),
-    "full": ("pop_out", "Show the map in a large dock of its own, or bring it back"),
+    "lasso": "Draw around cells, here or in the image, to select them. Shift adds, Ctrl removes",
+    "home": "Show the whole map",
+    "names": "Show the names of the classes at their centers",
+    "held-out": "Show only the cells that the networks have not seen (rings)",
+    "full": "Show the map in a large dock of its own, or bring it back",
 }
-"""Icon and tooltip of each button."""
+"""Tooltip of each button."""
+ICONS = {"lasso": "polygon_lasso", "home": "home", "full": "pop_out"}
 TEXTS = {"names": "Abc", "held-out": "held-out"}
-TOOLS: tuple[Tool, ...] = get_args(Tool)
-TIPS = (
-    "Drag around cells to select them",
-    "Drag a rectangle to select cells",
-    "Drag to move the map; with any tool, drag with the right button",
-    "Drag a rectangle to zoom in; with any tool, turn the mouse wheel",
-)
-"""What the tools do."""
-
-
-class _Drag(NamedTuple):
-    """A drag of the mouse with a button pressed."""
-
-    button: MouseButton
-    tool: Tool
-    path: list[tuple[float, float]]
-    """Positions of the mouse in pixels of the figure."""
-
-    @property
-    def outline(self) -> list[tuple[float, float]]:
-        """The lasso, or the corners of the rectangle."""
-        if self.tool == "lasso":
-            return self.path
-        (x0, y0), (x1, y1) = self.path[0], self.path[-1]
-        return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+TOOLS: dict[Tool, str] = {
+    "lasso": "Lasso: drag around cells to select them",
+    "rectangle": "Rectangle: drag a rectangle to select cells",
+    "pan": "Pan: drag to move the map; with any tool, drag with the right button",
+    "zoom": "Zoom: drag a rectangle to zoom in; with any tool, turn the mouse wheel",
+}
+"""What a drag with the left button does, with the text of the menu."""
 
 
 class MapCanvas(QWidget):
@@ -90,10 +70,13 @@ class MapCanvas(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         figure = Figure()
-        self.map = MapFigure(figure)
         self.canvas = _Canvas(figure)
-        self._background: Any = None
-        self._drag: _Drag | None = None
+        self.map = MapFigure(figure)
+        self._pressed: MouseButton | None = None
+        """The button of the drag that goes on, or None."""
+        self._dragging: Tool = "lasso"
+        self._path: list[tuple[float, float]] = []
+        """Positions of the mouse during the drag, in pixels of the figure."""
 
         self.title = QLabel()
         self.title.setAccessibleName("What the map shows")
@@ -101,7 +84,7 @@ class MapCanvas(QWidget):
         self.buttons: dict[str, QToolButton] = {}
         row = QHBoxLayout()
         row.setSpacing(0)
-        for name, (_, tip) in BUTTONS.items():
+        for name, tip in BUTTONS.items():
             button = QToolButton()
             button.setAutoRaise(True)
             button.setIconSize(QSize(18, 18))
@@ -116,10 +99,11 @@ class MapCanvas(QWidget):
         self.buttons["home"].clicked.connect(self.map.home)
         self.buttons["names"].clicked.connect(self.map.set_named)
         self.tools = QActionGroup(self)
-        for name, tip in zip(TOOLS, TIPS, strict=True):
-            action = self.tools.addAction(f"{name.capitalize()}: {tip[0].lower()}{tip[1:]}")
+        for tool, text in TOOLS.items():
+            action = self.tools.addAction(text)
+            action.setData(tool)
             action.setCheckable(True)
-            action.setChecked(name == "lasso")
+            action.setChecked(tool == "lasso")
         self.tools.triggered.connect(self._on_tool)
         self.canvas.setCursor(Qt.CursorShape.CrossCursor)
         # The buttons lie on the map, so that it can be larger.
@@ -130,12 +114,8 @@ class MapCanvas(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.canvas)
-        self.map.changed.connect(self._on_changed)
-        self.map.marked.connect(self._refresh_overlays)
-        # Connect methods only: matplotlib and psygnal refer to them weakly. A function that refers
-        # to this widget would make a reference cycle, and PyQt6 crashes when that is collected.
-        self.canvas.mpl_connect("draw_event", self._on_draw)
-        self.canvas.mpl_connect("resize_event", self.map.arrange)
+        # Connect methods only: matplotlib refers to them weakly. A function that refers to this
+        # widget would make a reference cycle, and PyQt6 crashes when that is collected.
         self.canvas.mpl_connect("button_press_event", self._on_press)
         self.canvas.mpl_connect("motion_notify_event", self._on_move)
         self.canvas.mpl_connect("button_release_event", self._on_release)
@@ -145,20 +125,17 @@ class MapCanvas(QWidget):
     @property
     def tool(self) -> Tool:
         """What a drag with the left button does."""
-        chosen = [action.isChecked() for action in self.tools.actions()]
-        return TOOLS[chosen.index(True)]
+        chosen: Tool = self.tools.checkedAction().data()
+        return chosen
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Set the colours of the map and of the icons."""
         self.map.style = style
         self.map.update()
-        for name, (icon, _) in BUTTONS.items():
-            if icon:
-                image = QPixmap()
-                image.loadFromData(
-                    get_colorized_svg(get_icon_path(icon), icon_color).encode(), "SVG"
-                )
-                self.buttons[name].setIcon(QIcon(image))
+        for name, icon in ICONS.items():
+            image = QPixmap()
+            image.loadFromData(get_colorized_svg(get_icon_path(icon), icon_color).encode(), "SVG")
+            self.buttons[name].setIcon(QIcon(image))
 
     def show_tip(self, text: str) -> None:
         """Show a description of the cell under the mouse."""
@@ -171,32 +148,13 @@ class MapCanvas(QWidget):
         shapes = Qt.CursorShape
         self.canvas.setCursor(shapes.OpenHandCursor if self.tool == "pan" else shapes.CrossCursor)
 
-    def _on_draw(self, _: Any) -> None:
-        self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
-        self.map.draw_overlays()
-
-    def _on_changed(self) -> None:
-        self.buttons["names"].setChecked(self.map.named)
-        self.canvas.draw_idle()
-
-    def _refresh_overlays(self) -> None:
-        """Draw selection, hover and outline without drawing the points again."""
-        if self._background is None:
-            self.canvas.draw_idle()
-            return
-        self.canvas.restore_region(self._background)
-        self.map.draw_overlays()
-        # Not `blit`: it repaints at once, together with napari's canvas, which may be changing.
-        self.canvas.update()
-
     def _on_press(self, event: Any) -> None:
-        if event.inaxes is self.map.ax and self._drag is None:
-            tool: Tool = self.tool if event.button == MouseButton.LEFT else "pan"
-            self._drag = _Drag(event.button, tool, [(event.x, event.y)])
+        if event.inaxes is self.map.ax and self._pressed is None:
+            self._pressed, self._path = event.button, [(event.x, event.y)]
+            self._dragging = self.tool if event.button == MouseButton.LEFT else "pan"
 
     def _on_move(self, event: Any) -> None:
-        drag = self._drag
-        if drag is None:
+        if self._pressed is None:
             is_inside = event.inaxes is self.map.ax
             row = self._nearest(event.x, event.y) if is_inside else None
             self.map.hover(row)
@@ -205,32 +163,39 @@ class MapCanvas(QWidget):
             else:
                 self.cell_hovered.emit(row)
             return
-        drag.path.append((event.x, event.y))
-        if drag.tool != "pan":
-            self.map.trace(drag.outline)
+        self._path.append((event.x, event.y))
+        if self._dragging != "pan":
+            self.map.trace(self._outline)
         else:
-            start, end = self.map.ax.transData.inverted().transform(drag.path[-2:])
+            start, end = self.map.ax.transData.inverted().transform(self._path[-2:])
             self.map.look_at(self._view + start - end)
 
     def _on_release(self, event: Any) -> None:
-        drag = self._drag
-        if drag is None or event.button != drag.button:
+        if self._pressed is None or event.button != self._pressed:
             return
-        self._drag = None
+        self._pressed = None
         self.map.trace([])
-        drag.path.append((event.x, event.y))
-        corners = self.map.ax.transData.inverted().transform(drag.outline)
-        moved = np.ptp(drag.path, axis=0) >= CLICK * self.canvas.device_pixel_ratio
-        if drag.tool == "zoom" and moved.all():
+        self._path.append((event.x, event.y))
+        corners = self.map.ax.transData.inverted().transform(self._outline)
+        moved = np.ptp(self._path, axis=0) >= CLICK * self.canvas.device_pixel_ratio
+        if self._dragging == "zoom" and moved.all():
             self.map.look_at(np.sort(corners[[0, 2]], axis=0))
-        elif drag.tool in ("lasso", "rectangle"):
+        elif self._dragging in ("lasso", "rectangle"):
             rows = self.map.within(Path(corners, closed=False))
             if not moved.any():
-                row = self._nearest(*drag.path[0])
+                row = self._nearest(*self._path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
             keys = event.modifiers
             removed = "remove" if {"ctrl", "cmd", "alt"} & keys else "replace"
             self.selection_made.emit(rows, "add" if "shift" in keys else removed)
+
+    @property
+    def _outline(self) -> list[tuple[float, float]]:
+        """The lasso, or the corners of the rectangle."""
+        if self._dragging == "lasso":
+            return self._path
+        (x0, y0), (x1, y1) = self._path[0], self._path[-1]
+        return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes is self.map.ax:
@@ -256,6 +221,10 @@ class _Canvas(FigureCanvasQTAgg):
 
     def sizeHint(self) -> QSize:
         return QSize(440, 280)
+
+    def blit(self, bbox: object = None) -> None:
+        # Not at once, together with napari's canvas, which may be changing.
+        self.update()
 
     def _draw_idle(self) -> None:
         # Before version 3.11, matplotlib also draws on a canvas that has been deleted.

@@ -14,7 +14,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
-from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.artists import Dots, Names
@@ -46,13 +45,12 @@ class MapFigure:
         grey, and the colours.
     """
 
-    changed = Signal()
-    """The whole figure must be drawn."""
-    marked = Signal()
-    """Selection, hover or outline changed; it is enough to call `draw_overlays`."""
-
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
+        self._canvas: Any = figure.canvas
+        self._background: Any = None
+        """Pixels of the figure without selection, hover and outline."""
+        self._canvas.mpl_connect("draw_event", self._on_draw)
         self.scene = Scene()
         self.style = Style()
         self.colors: Sequence[str] = ()
@@ -72,14 +70,15 @@ class MapFigure:
         self._codes, self._fills, self._edges = self.rows, [""], [""]
         self._regions = PathCollection([], linewidths=1)
         self.ax.add_collection(self._regions, autolim=False)
-        self._reference, self._cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
-        self._bold = Dots(self.ax, 2.5)
         self._veil = Rectangle(
             (0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes
         )
-        self.ax.add_patch(self._veil)
-        self._chosen, self._names = Dots(self.ax, 3), Names(self.ax, 4)
+        dots = [Dots(zorder) for zorder in (1.5, 2, 2.5, 3)]
+        self._reference, self._cells, self._bold, self._chosen = dots
         self._chosen.set_animated(True)
+        self._names = Names()
+        for artist in (*dots, self._veil, self._names):
+            self.ax.add_artist(artist)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self._hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=5, **ring)
 
@@ -107,7 +106,6 @@ class MapFigure:
         self._regions.set_paths(scene.shapes)
         # The cell under the mouse has moved or is another one.
         self._hovered.set_data([], [])
-        self.arrange()
         self.update()
         if len(scene.points) and not np.array_equal(before.limits, scene.limits):
             self.home()
@@ -119,7 +117,8 @@ class MapFigure:
     def look_at(self, view: NDArray[np.floating]) -> None:
         """Show the part between two corners, (2, 2): lower left and upper right."""
         self.ax.set(xlim=view[:, 0], ylim=view[:, 1])
-        self.changed.emit()
+        self.ax.apply_aspect()
+        self._canvas.draw_idle()
 
     @property
     def selected(self) -> NDArray[np.intp]:
@@ -130,17 +129,17 @@ class MapFigure:
         """Let the cells of an (n_obs,) mask keep their colours, while all others fade."""
         self._selected = selected
         self._mark()
-        self.marked.emit()
+        self._refresh()
 
     def hover(self, row: int | None) -> None:
         """Draw a ring around the cell under the mouse."""
         self._hovered.set_data(*self.scene.points[self.rows[self.rows == row]].T)
-        self.marked.emit()
+        self._refresh()
 
     def trace(self, outline: Sequence[tuple[float, float]]) -> None:
         """Draw an outline, in pixels of the figure; an empty one removes the last."""
         self._outline.set_data(*np.reshape([*outline, *outline[:1]], (-1, 2)).T)
-        self.marked.emit()
+        self._refresh()
 
     def within(self, outline: Path) -> NDArray[np.intp]:
         """Return the rows of the cells within an outline."""
@@ -157,7 +156,11 @@ class MapFigure:
             return None
         return int(self.rows[near[distances.argmin()]])
 
-    def draw_overlays(self) -> None:
+    def _on_draw(self, _: object) -> None:
+        self._background = self._canvas.copy_from_bbox(self.figure.bbox)
+        self._draw_overlays()
+
+    def _draw_overlays(self) -> None:
         """Draw selection, hover and outline on top of all else."""
         artists: list[Any] = [self._hovered]
         if len(self.selected):
@@ -166,12 +169,14 @@ class MapFigure:
             self.ax.draw_artist(artist)
         self.figure.draw_artist(self._outline)
 
-    def arrange(self, _: object = None) -> None:
-        """Fill the figure with the largest square."""
-        width, height = self.figure.bbox.size
-        side = max(min(width, height), 1.0)
-        x, y = (1 - side / width) / 2, (1 - side / height) / 2
-        self.ax.set_position((x, y, side / width, side / height))
+    def _refresh(self) -> None:
+        """Draw selection, hover and outline again, but not the points."""
+        if self._background is None:
+            self._canvas.draw_idle()
+            return
+        self._canvas.restore_region(self._background)
+        self._draw_overlays()
+        self._canvas.blit()
 
     def update(self) -> None:
         """Set the content and the colours of all artists."""
@@ -207,7 +212,7 @@ class MapFigure:
         self._names.centers = scene.centers[named]
         self._names.ink, self._names.halo = style.ink, style.panel
         self._mark()
-        self.changed.emit()
+        self._canvas.draw_idle()
 
     def _stamp(self, dots: Dots, rows: NDArray[np.intp], size: float) -> None:
         dots.set_content(self.scene.points[rows], self._codes[rows], size, self._fills, self._edges)

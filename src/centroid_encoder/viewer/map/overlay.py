@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 from typing import Any, TypeAlias
 
 import dask.array as da
@@ -15,6 +14,7 @@ from napari.layers import Image, Labels, Points, Shapes
 from napari.layers.base import ActionType
 from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.theme import get_theme
+from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
 from skimage.util import map_array
@@ -29,6 +29,7 @@ from centroid_encoder.viewer.data.ids import (
 )
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import DRAWN, is_drawn
+from centroid_encoder.viewer.data.thumbnail import to_world
 
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 HIGHLIGHT = "selected cells"
@@ -39,7 +40,7 @@ SMALL_CELL = 12
 MIN_OPACITY = 0.7
 """Least opacity of coloured labels, so that colours can be distinguished over an image."""
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
-"""Attributes that a layer has in common with those drawn above it, also after changes."""
+"""Events of a layer after which the layers that are drawn above it must be moved."""
 EDITING = ("paint", "erase", "fill", "polygon")
 """Modes in which the labels of the active layer are shown in place of the colours of its cells."""
 MAX_TABLE = 2**25
@@ -70,24 +71,17 @@ class LayerLink:
         """The colours of the cells; None if the layer has its own."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
-        self._corner = np.zeros(layer.ndim)
-        """First pixel of the layer that `marks` covers."""
         self._marking = False
-        self._callbacks: list[tuple[Any, Any]] = [
-            (viewer.events.theme, self._on_viewer),
-            (viewer.layers.events, self._on_viewer),
-        ]
         if isinstance(layer, ItemLayer):
-            self._callbacks += [
+            self._callbacks: list[tuple[Any, Any]] = [
                 (layer.selected_data.events.items_changed, self._on_selected),
                 (layer.events.data, self._on_items),
             ]
         else:
             active, grid = viewer.layers.selection.events.active, viewer.canvas.grid.events.enabled
-            for event in (layer.events.visible, layer.events.mode, active, grid):
-                self._callbacks.append((event, self._on_look))
-            self._callbacks.append((layer.events.name, self._on_name))
-            self._callbacks += [(getattr(layer.events, x), self._on_place) for x in PLACE]
+            # The list of layers also emits the events of each layer.
+            events = viewer.layers.events, viewer.events.theme, active, grid
+            self._callbacks = [(event, self._on_event) for event in events]
         for event, callback in self._callbacks:
             event.connect(callback)
 
@@ -106,32 +100,30 @@ class LayerLink:
         `name` says what the colours mean; `codes` are (n_obs,) indices into `colors`, −1 for
         invisible cells. Labels with the code `hollow` are outlined.
         """
-        layer = self.layer
+        layer, is_new = self.layer, self._shown is None
         n_items = len(layer.data) if isinstance(layer, ItemLayer) else 0
         shown = name, codes.tobytes(), list(colors), hollow, n_items, self.join
         if layer not in self.viewer.layers or shown == self._shown:
             return
+        self._shown = shown
         if isinstance(layer, ItemLayer):
-            if self._shown is None:
+            if is_new:
                 mode = str(layer.face_color_mode)
                 self._before = mode, layer.face_color.copy(), layer.current_face_color
             palette = np.array([*map(to_rgba, colors), TRANSPARENT])
-            face = np.zeros((len(layer.data), 4))
+            face = np.zeros((n_items, 4))
             rows = self._present(np.flatnonzero(self.join.joined))
             face[self.join.ids[rows]] = palette[codes[rows]]
             layer.face_color = face
-            self._shown = shown
             return
-        if self._shown is None:
-            self._before = layer.opacity
+        self._before = layer.opacity if is_new else self._before
         of_value = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
         if hollow is not None:
             of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
         painted = self._painted(codes + 1, None if hollow is None else hollow + 1)
-        self._shown = shown
-        self.classes = self._draw(self.classes, painted, self._title, of_value)
+        self.classes = self._draw(self.classes, painted, [0] * layer.ndim, self._title, of_value)
         self.classes.opacity = max(self._before, MIN_OPACITY)
-        self._on_look()
+        self._hide_or_show()
 
     def uncolor(self) -> None:
         """Restore the colours of the layer."""
@@ -172,59 +164,61 @@ class LayerLink:
             return outlines(paint(block), OUTLINE if wide else 1)
 
         box = self.join.of.box(ids, margin=1)
-        self._corner = np.array([side.start for side in box])
         if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
+            corner = [side.start for side in box]
             data: Any = outlined(pixels(self.layer)[box])
         else:
-            self._corner[:], data = 0, _pyramid(self.layer, outlined)
-        self.marks = self._draw(self.marks, data, HIGHLIGHT, self._outline_colors)
-        self._on_look()
+            corner, data = [0] * self.layer.ndim, _pyramid(self.layer, outlined)
+        self.marks = self._draw(self.marks, data, corner, HIGHLIGHT, self._outline_colors)
+        self._hide_or_show()
 
     def stay_on_top(self) -> None:
         """Move the drawn layers above this layer and all images, if the user has moved these."""
         for drawn in filter(None, (self.classes, self.marks)):
-            if (at := self.viewer.layers.index(drawn)) < (top := self._top(drawn)):
+            if (at := self.viewer.layers.index(drawn)) < (top := self._top(drawn.name)):
                 self.viewer.layers.move(at, top)
 
-    def _top(self, drawn: Labels | None) -> int:
+    def _top(self, name: str) -> int:
         """Return the number of layers up to the uppermost that a drawn layer must not be below."""
-        is_mark, top = drawn is self.marks, 0
+        top = 0
         for i, other in enumerate(self.viewer.layers, start=1):
-            is_below = is_drawn(other) and is_mark and other.name != HIGHLIGHT
-            if isinstance(other, Image) or other is self.layer or is_below:
+            is_colors = is_drawn(other) and other.name != HIGHLIGHT
+            below_marks = name == HIGHLIGHT and is_colors
+            if isinstance(other, Image) or other is self.layer or below_marks:
                 top = i
         return top
 
-    def _draw(self, drawn: Labels | None, data: Any, name: str, colors: dict[int, Any]) -> Labels:
-        """Show data in a drawn layer, or else in a new one above the cells that looks like this."""
+    def _draw(
+        self, drawn: Labels | None, data: Any, corner: list[int], name: str, colors: dict[int, Any]
+    ) -> Labels:
+        """Show data in a drawn layer, or else in a new one above the cells.
+
+        `corner` is the pixel of the layer of the cells where the data begin.
+        """
         is_pyramid = isinstance(data, list)
         if drawn is not None and drawn.multiscale == is_pyramid:
             drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
-            drawn.translate = self._translate(drawn)
+            drawn.translate = corner
             return drawn
         remove(self.viewer, [drawn])
-        same = {key: getattr(self.layer, key) for key in (*PLACE, "visible")}
-        same |= {"name": name, "colormap": _colormap(colors), "metadata": {DRAWN: True}}
-        new = Labels(data, multiscale=is_pyramid, opacity=1, **same)
-        if name == HIGHLIGHT:
-            self.marks = new
-            new.translate = self._translate(new)
+        look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
+        place = self._place | {"translate": corner}
+        metadata = {DRAWN: True}
+        new = Labels(data, multiscale=is_pyramid, name=name, metadata=metadata, **look, **place)
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.
         selection, active = set(layers.selection), layers.selection.active
-        layers.insert(self._top(new), new)
+        layers.insert(self._top(name), new)
         layers.selection = selection
         layers.selection.active = active
         return new
 
-    def _translate(self, drawn: Labels) -> NDArray[np.floating]:
-        """Return where a drawn layer begins: `marks` cover a part of the layer."""
-        layer = self.layer
-        if drawn is not self.marks:
-            return np.asarray(layer.translate)
-        origin, corner = map(layer.data_to_world, (0 * self._corner, self._corner))
-        moved = np.subtract(corner, origin)
-        return np.asarray(layer.translate + np.linalg.solve(layer.affine.linear_matrix, moved))
+    @property
+    def _place(self) -> dict[str, Any]:
+        """Attributes of a layer whose world coordinates are the pixels of this one."""
+        matrix, offset = to_world(self.layer)
+        affine = Affine(linear_matrix=matrix, translate=offset)
+        return {"affine": affine, "units": self.layer.units}
 
     @property
     def _outline_colors(self) -> dict[int, Any]:
@@ -239,23 +233,22 @@ class LayerLink:
 
     def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
         """Move the camera to cells; if `steady`, keep the zoom if it shows them well."""
-        rows = self._present(rows)
+        layer, rows = self.layer, self._present(rows)
         places, cell = self._places(rows) if len(rows) else (rows, 0)
         if not len(places):  # The user has erased the labels.
             return
-        quantiles = np.percentile(places, (0, 50, 100), axis=0, method="nearest")
-        low, middle, high = quantiles.astype(float)
-        dims, camera = self.viewer.dims, self.viewer.scene.camera
-        offset, middle = dims.ndim - len(low), self.layer.data_to_world(middle)
+        low, middle, high = np.percentile(places, (0, 50, 100), axis=0, method="nearest")
+        dims, camera, (matrix, origin) = self.viewer.dims, self.viewer.scene.camera, to_world(layer)
+        # The axes of a layer are the last ones of the viewer.
+        first, middle = dims.ndim - layer.ndim, matrix @ middle + origin
         for axis in dims.not_displayed:
-            if axis >= offset:
-                dims.set_point(axis, middle[axis - offset])
+            if axis >= first:
+                dims.set_point(axis, middle[axis - first])
         # Show the neighbourhood as well: at least 12 diameters of a cell.
-        center, half = (low + high) / 2, np.maximum(1.5 * (high - low), 12 * cell) / 2
-        box = product(*zip(center - half, center + half, strict=True))
-        displayed = [axis - offset for axis in dims.displayed if axis >= offset]
-        world = np.array([self.layer.data_to_world(corner) for corner in box])[:, displayed]
-        center, size = (world.max(axis=0) + world.min(axis=0)) / 2, np.ptp(world, axis=0)
+        box = np.maximum(1.5 * (high - low), 12 * cell)
+        displayed = [axis - first for axis in dims.displayed if axis >= first]
+        center = (matrix @ ((low + high) / 2) + origin)[displayed]
+        size = (np.abs(matrix) @ box)[displayed]
         camera.center = tuple(np.pad(center, (3 - len(center), 0)))
         canvas = np.array(self.viewer.canvas.size)
         # In three dimensions, the box must fit from each side.
@@ -293,17 +286,29 @@ class LayerLink:
     def _title(self) -> str:
         return f"{self.layer.name} · {self._shown[0]}"
 
-    def _on_name(self, _: Any) -> None:
-        if self.classes is not None:
+    def _on_event(self, event: Any) -> None:
+        """Follow the layer of the cells, the list of layers, the theme and the grid."""
+        kind, own = event.type, event.sources[0] is self.layer
+        if kind == "removed" and event.value is self.marks:
+            self.marks = None
+        elif kind == "removed" and event.value is self.classes:
+            self.classes = None
+            self.uncolor()  # The user may have deleted the colours.
+        elif own and kind in PLACE:
+            for drawn in filter(None, (self.classes, self.marks)):
+                drawn.affine, drawn.units = self._place.values()
+        elif own and kind == "name" and self.classes is not None:
             self.classes.name = self._title
+        elif kind in ("active", "enabled") or (own and kind in ("visible", "mode")):
+            self._hide_or_show()
+        is_seen = kind in ("theme", "inserted", "removed", "reordered", "visible")
+        if self.marks is not None and is_seen:
+            colors = self._outline_colors
+            if tuple(self.marks.colormap.map(1)) != colors[1]:  # Each assignment redraws it.
+                self.marks.colormap = _colormap(colors)
 
-    def _on_place(self, event: Any) -> None:
-        for drawn in filter(None, (self.classes, self.marks)):
-            setattr(drawn, event.type, getattr(self.layer, event.type))
-            drawn.translate = self._translate(drawn)
-
-    def _on_look(self, _: Any = None) -> None:
-        """Show the colours or the labels themselves."""
+    def _hide_or_show(self) -> None:
+        """Show the colours, or the labels themselves while the user edits them."""
         layer, is_grid = self.layer, self.viewer.canvas.grid.enabled
         is_active = layer is self.viewer.layers.selection.active
         is_own = is_grid or (is_active and str(layer.mode) in EDITING)
@@ -314,19 +319,6 @@ class LayerLink:
         if self.classes is not None:
             self._before = layer.opacity or self._before
             layer.opacity = self._before if is_own else 0
-
-    def _on_viewer(self, event: Any) -> None:
-        if event.type == "removed" and event.value in (self.classes, self.marks):
-            if event.value is self.marks:
-                self.marks = None
-            else:
-                self.classes = None
-                self.uncolor()  # The user may have deleted the colours.
-        is_seen = event.type in ("theme", "inserted", "removed", "reordered", "visible")
-        if self.marks is not None and is_seen:
-            colors = self._outline_colors
-            if tuple(self.marks.colormap.map(1)) != colors[1]:  # Each assignment redraws it.
-                self.marks.colormap = _colormap(colors)
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of the rows that are in the layer and that the user has not removed."""

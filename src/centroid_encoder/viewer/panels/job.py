@@ -74,7 +74,7 @@ class JobPanel(QWidget):
         ended = partial(self._on_end, table, call)
         task = self.progress.begin(work, name, ended, stoppable=stoppable)
         task.begun.connect(self._on_begun)
-        task.framed.connect(self._on_framed)
+        task.framed.connect(partial(self._on_framed, task, table, call))
         self.enable()
 
     def say_notices(self, notices: Sequence[str]) -> None:
@@ -112,13 +112,10 @@ class JobPanel(QWidget):
     def _on_begun(self, job: Job) -> None:
         self.say_notices(job.notices)
 
-    def _on_framed(self, frame: Frame) -> None:
-        table, call, task, session = self.table, self.call, self.task, self.session
-        if table is None or call is None or task is None:
-            return
+    def _on_framed(self, task: Task, table: Table, call: Call, frame: Frame) -> None:
         # The cells of a frame are those at the start of the training.
-        if table is session.table and table.adata.obs_names.equals(task.job.obs_names):
-            session.show_frame(task.job, frame, call.label_key)
+        if table is self.session.table and table.adata.obs_names.equals(task.job.obs_names):
+            self.session.show_frame(task.job, frame, call.label_key)
 
     def _on_end(self, table: Table, call: Call, job: Job, failure: Exception | None) -> None:
         if failure is not None:

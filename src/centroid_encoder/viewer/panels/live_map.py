@@ -37,7 +37,6 @@ class LiveMap(QObject):
         self._session = session
         self._form = form
         self.task: Task | None = None
-        self._draft: AnnData | None = None
         self._labels: object = None
         """The classes and labels that were read last."""
         self._timer = QTimer(self, interval=PAUSE, singleShot=True)
@@ -56,7 +55,7 @@ class LiveMap(QObject):
         self._timer.stop()
         if self.task is not None:
             self.task.cancel()
-        self.task = self._draft = None
+        self.task = None
 
     def _on_begun(self) -> None:
         if self._session.labeling is None:
@@ -86,9 +85,9 @@ class LiveMap(QObject):
         if session.frame is not None or adata is None or column is None:
             return
         if labeling is None:
-            self._draft = draft = first_draft(adata, column)
+            draft = first_draft(adata, column)
         else:
-            self._draft = draft = new_draft(labeling) if labeling.is_there else None
+            draft = new_draft(labeling) if labeling.is_there else None
         if draft is None:
             session.show_draft(None)
             return
@@ -96,15 +95,14 @@ class LiveMap(QObject):
         tl.centroid_encoder  # noqa: B018
         parameters = self._form.parameters()
         make = partial(training_job, draft, column, parameters, quick=labeling is None)
-        self.task = Task(partial(run_job, make), self._on_end, self)
+        self.task = Task(partial(run_job, make), partial(self._on_end, draft), self)
 
-    def _on_end(self, job: Training, error: Exception | None) -> None:
-        draft = self._draft
+    def _on_end(self, draft: AnnData, job: Training, error: Exception | None) -> None:
         self.cancel()
-        if error is not None:
-            self._session.show_draft(None)
-            if self._session.labeling is not None:
-                self.failed.emit(error)
-        elif draft is not None:
+        if error is None:
             job.write(draft)
             self._session.show_draft(draft)
+            return
+        self._session.show_draft(None)
+        if self._session.labeling is not None:
+            self.failed.emit(error)

@@ -33,8 +33,8 @@ class TaskRow(QWidget):
     cancelled = Signal()
     """The user cancelled the task."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.task: Task | None = None
         self._name = ""
         self._first: tuple[float, int] | None = None

@@ -16,7 +16,6 @@ from qtpy.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QPixmap,
     QPolygonF,
     QShowEvent,
 )
@@ -25,6 +24,7 @@ from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
 from centroid_encoder.viewer.data.thumbnail import (
     LOOKS,
     Thumbnail,
+    is_slow,
     layers_of_cell,
     make_thumbnail,
 )
@@ -54,18 +54,45 @@ class Caption(NamedTuple):
 
 
 class _Picture(QAbstractButton):
-    """A button that is a picture."""
+    """A button that is the picture of a cell above its caption."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.picture = QPixmap()
+        self._picture: Thumbnail | None = None
+        self._caption = Caption("", GREY, is_given=False)
+        self._is_current = False
         self.setFixedHeight(SIDE + BAR)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
+    def show_cell(self, picture: Thumbnail | None, caption: Caption, *, is_current: bool) -> None:
+        """Show a cell; the present one has a frame."""
+        self._picture, self._caption, self._is_current = picture, caption, is_current
+        self.update()
+
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Draw the picture in the middle."""
+        """Draw the picture, the outline of its cell, and its caption in the middle."""
         painter = QPainter(self)
-        painter.drawPixmap((self.width() - SIDE) // 2, 0, self.picture)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.translate((self.width() - SIDE) // 2, 0)
+        if self._picture is not None:
+            draw_picture(painter, self._picture, SIDE)
+        if self._is_current:
+            painter.setPen(QPen(QColor("white"), 3))
+            painter.drawRect(QRectF(1, 1, SIDE - 2, SIDE - 2))
+        color, bar = QColor(self._caption.color), QRectF(0.5, SIDE + 1, SIDE - 1, BAR - 1.5)
+        ink = self.palette().text().color()
+        if self._caption.is_given:
+            painter.fillRect(bar, color)
+            ink = QColor("white" if color.lightnessF() < DARK else "black")
+        painter.setPen(color)
+        painter.drawRect(bar)
+        painter.setPen(ink)
+        font = painter.font()
+        font.setPixelSize(10)
+        painter.setFont(font)
+        right = Qt.TextElideMode.ElideRight
+        text = painter.fontMetrics().elidedText(self._caption.text, right, SIDE - 4)
+        painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
         painter.end()
 
 
@@ -142,17 +169,9 @@ class Strip(QWidget):
         """Read the pictures again, in a thread."""
         if self._task is not None:
             self._task.cancel()
-        jobs = [self._job(row) for row in self._rows]
+        side = SHARP * SIDE
+        jobs = [picture_job(self._session, self._viewer, row, side)[0] for row in self._rows]
         self._task = Task(partial(_read, jobs), self._on_read, self)
-
-    def _job(self, row: int) -> Callable[[], Thumbnail | None]:
-        catalog, point = self._session.catalog, self._viewer.dims.point
-        for link, join in catalog.joins.items():
-            if join.joined[row]:
-                obs, column = link.table.adata.obs, catalog.image_column
-                layers = layers_of_cell(self._viewer.layers, obs, column, row)
-                return partial(make_thumbnail, layers, point, link.layer, join, row, SHARP * SIDE)
-        return lambda: None
 
     def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
         self._task, self.pictures = None, pictures
@@ -168,37 +187,20 @@ class Strip(QWidget):
     def _draw(self) -> None:
         shown = zip(self.buttons, self.pictures, self.captions, strict=False)
         for i, (one, picture, caption) in enumerate(shown):
-            one.picture = self._drawn(picture, caption, i == self._current)
-            one.update()
+            one.show_cell(picture, caption, is_current=i == self._current)
 
-    def _drawn(self, picture: Thumbnail | None, caption: Caption, is_current: bool) -> QPixmap:
-        """Draw a picture, the outline of its cell, and its caption."""
-        pixmap = QPixmap(SHARP * SIDE, SHARP * (SIDE + BAR))
-        pixmap.setDevicePixelRatio(SHARP)
-        pixmap.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(pixmap)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if picture is not None:
-            draw_picture(painter, picture, SIDE)
-        if is_current:
-            painter.setPen(QPen(QColor("white"), 3))
-            painter.drawRect(QRectF(1, 1, SIDE - 2, SIDE - 2))
-        color, bar = QColor(caption.color), QRectF(0.5, SIDE + 1, SIDE - 1, BAR - 1.5)
-        ink = self.palette().text().color()
-        if caption.is_given:
-            painter.fillRect(bar, color)
-            ink = QColor("white" if color.lightnessF() < DARK else "black")
-        painter.setPen(color)
-        painter.drawRect(bar)
-        painter.setPen(ink)
-        font = painter.font()
-        font.setPixelSize(10)
-        painter.setFont(font)
-        right = Qt.TextElideMode.ElideRight
-        text = painter.fontMetrics().elidedText(caption.text, right, SIDE - 4)
-        painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
-        painter.end()
-        return pixmap
+
+def picture_job(
+    session: Session, viewer: ViewerModel, row: int, side: int = 160
+) -> tuple[Callable[[], Thumbnail | None], bool]:
+    """Return a function that draws a cell, and whether it takes long."""
+    catalog, adata = session.catalog, session.adata
+    for link, join in catalog.joins.items():
+        if adata is not None and join.joined[row]:
+            layers = layers_of_cell(viewer.layers, adata.obs, catalog.image_column, row)
+            job = partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
+            return job, is_slow(layers, link.layer)
+    return lambda: None, False
 
 
 def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[Thumbnail | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,9 @@ from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
-from centroid_encoder.viewer.data.thumbnail import (
-    LOOKS,
-    Thumbnail,
-    is_slow,
-    layers_of_cell,
-    make_thumbnail,
-)
+from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.panels.strip import draw_picture
+from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
 
@@ -88,8 +81,7 @@ class WhyPanel(QWidget):
         """Read what there is about the selected cell."""
         for name in list(self._tasks):
             self._tasks.pop(name).cancel()
-        if self._session.drawn is not self._drawn:
-            self._drawn, self._features = self._session.drawn, None
+        self._drawn = self._session.drawn
         self.thumbnail = self.table = None
         self._read_pixels()
         self._read_features()
@@ -108,15 +100,8 @@ class WhyPanel(QWidget):
         self.update()
 
     def _read_pixels(self) -> None:
-        catalog, row, adata = self._session.catalog, self._row, self._session.adata
-        if row is None or adata is None:
-            return
-        links = [(link.layer, join) for link, join in catalog.joins.items() if join.joined[row]]
-        links.sort(key=lambda link: link[0] is not catalog.layer)
-        for layer, join in links[:1]:
-            layers = layers_of_cell(self._viewer.layers, adata.obs, catalog.image_column, row)
-            job = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
-            self._read("thumbnail", job, slow=is_slow(layers, layer))
+        if (row := self._row) is not None:
+            self._read("thumbnail", *picture_job(self._session, self._viewer, row))
 
     def _read_features(self) -> None:
         row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
@@ -133,9 +118,9 @@ class WhyPanel(QWidget):
                     self._features = result, TellingFeatures(adata, result)
                 return self._features[1].of_cell(row, N_FEATURES)
 
-        self._read("table", read, slow=True)
+        self._read("table", read)
 
-    def _read(self, name: str, read: Callable[[], Any], *, slow: bool) -> None:
+    def _read(self, name: str, read: Callable[[], Any], slow: bool = True) -> None:
         """Read one of the attributes, in a thread if it takes long; None if that fails."""
 
         def on_end(found: Any, _: Exception | None) -> None:
