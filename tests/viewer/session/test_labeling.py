@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer.session.journal import journal_path
-from centroid_encoder.viewer.session.labeling import Labeling, held_out, name_hashes
+from centroid_encoder.viewer.session.labeling import Labeling, held_out
 
 Unchanged = Callable[[ad.AnnData], Any]
 N = 8
@@ -31,6 +31,10 @@ def _no_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def table(n: int = N) -> ad.AnnData:
     names = [f"cell{i}" for i in range(n)]
     return ad.AnnData(np.ones((n, 2), dtype=np.float32), obs=pd.DataFrame(index=names))
+
+
+def name_hashes(names: pd.Index) -> Any:
+    return pd.util.hash_array(names.to_numpy(object))
 
 
 def values(adata: ad.AnnData, column: str = "mine") -> list[Any]:
@@ -197,7 +201,7 @@ def test_a_step_only_appends_to_the_journal_and_a_cut_line_is_ignored() -> None:
     labeling.undo()
     after = path.read_text()
     assert after.startswith(before)
-    assert len(after.splitlines()) - len(before.splitlines()) <= 5
+    assert len(after.splitlines()) - len(before.splitlines()) <= 6
     path.write_text(after + "cell1,CD")
     fresh = table()
     again = Labeling(fresh, "mine")

@@ -13,8 +13,7 @@ import pytest
 
 from centroid_encoder.tl._telling_features import TellingFeatures
 from centroid_encoder.viewer.session.draft import new_draft, training_job
-from centroid_encoder.viewer.session.predictions import apply_to_all
-from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
+from centroid_encoder.viewer.session.queue import Queue, Suggestion, apply_to_all, suggestions
 from centroid_encoder.viewer.session.session import Session
 
 COLUMN = "mine"
@@ -269,7 +268,7 @@ def test_twelve_cells_are_labelled_in_one_step(session: Session) -> None:
     adata, labeling = session.adata, session.labeling
     assert adata is not None
     assert labeling is not None
-    session.change_labels(lambda labels: labels.assign_each([3, 5, 8], ["a", "b", "a"]))
+    session.change_labels(lambda labels: labels.assign([3, 5, 8], ["a", "b", "a"]))
     assert labeling.labels.tolist() == ["a", "b", "a"]
     session.undo()
     assert labeling.labels.empty

@@ -29,11 +29,15 @@ from centroid_encoder.tl._result import (
 from centroid_encoder.tl._roles import Role
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
-from centroid_encoder.viewer.session.corrections import corrected, correction_column
+from centroid_encoder.viewer.session.corrections import (
+    corrected,
+    correction_column,
+    current_classes,
+    read_stored,
+)
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, find_reference
-from centroid_encoder.viewer.session.stored import current_classes, read_stored
 
 if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
