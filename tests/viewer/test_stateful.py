@@ -197,7 +197,7 @@ class User(LabelsByHand):
         """Let Qt and napari do what they have put off."""
         data = self.widget.data
         self.qtbot.waitUntil(
-            lambda: not (data._refresh.isActive() or data._rejoin.isActive()), timeout=20_000
+            lambda: not data._refresh.isActive(), timeout=20_000
         )
         QApplication.processEvents()
 

@@ -28,8 +28,9 @@ class Emitted(list[str]):
     """Names of the signals of a catalog, in the order of emission."""
 
     def __init__(self, catalog: Catalog) -> None:
-        for name in ("listed", "table_changed", "link_changed", "stirred", "painted"):
-            getattr(catalog, name).connect(lambda name=name: self.append(name))
+        for name in ("listed", "table_changed", "link_changed"):
+            getattr(catalog, name).connect(lambda *_, name=name: self.append(name))
+        catalog.stirred.connect(lambda painted: self.append("painted" if painted else "stirred"))
 
     def take(self) -> list[str]:
         taken = list(self)

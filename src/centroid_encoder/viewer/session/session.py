@@ -114,7 +114,6 @@ class Session:
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
         self.catalog.table_changed.connect(self._on_table)
-        self.catalog.written.connect(self._on_written)
         self._adata_read: AnnData | None = None
         self.key = "ce"
         self.result: Result | None = None
@@ -191,8 +190,15 @@ class Session:
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
-    def _on_table(self) -> None:
-        """Read the table that is chosen; its links come afterwards."""
+    def _on_table(self, is_other: bool) -> None:
+        """Read the table that is chosen, its links come afterwards, or what others have written."""
+        if not is_other and self.draft is not None:
+            # A live map of the labelling stays.
+            self._after_labels()
+            return
+        if not is_other:
+            self.read()
+            return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
         self._corrections = self._label_key = None
@@ -302,13 +308,6 @@ class Session:
         self._read()
         self.columns_changed.emit()
         self.shown_changed.emit()
-
-    def _on_written(self) -> None:
-        """Show what others have written; a live map of the labelling here stays."""
-        if self.draft is None:
-            self.read()
-        else:
-            self._after_labels()
 
     def _read(self) -> None:
         adata = self.adata
