@@ -196,9 +196,7 @@ class User(LabelsByHand):
     def settle(self) -> None:
         """Let Qt and napari do what they have put off."""
         data = self.widget.data
-        self.qtbot.waitUntil(
-            lambda: not data._refresh.isActive(), timeout=20_000
-        )
+        self.qtbot.waitUntil(lambda: not data._refresh.isActive(), timeout=20_000)
         QApplication.processEvents()
 
     @property
