@@ -207,11 +207,7 @@ def publish(table: Table, key: str) -> None:
     embedding = adata.obsm.get(embedding_key(key), np.empty((len(features), 0)))
     for i, values in enumerate(embedding.T, start=1):
         # Do not replace a measurement of the same name.
-        if (name := f"{_axis(key)}{i}") not in adata.var_names:
+        if (name := f"{'CE' if key == 'ce' else key}{i}") not in adata.var_names:
             columns[name] = values
     table.published.update(columns)
     layer.features = features.assign(**columns)
-
-
-def _axis(key: str) -> str:
-    return "CE" if key == "ce" else key

@@ -19,7 +19,6 @@ import pandas as pd
 from anndata import AnnData
 from platformdirs import user_data_path
 
-from centroid_encoder.files import check_target, replacing
 from centroid_encoder.viewer.data.columns import coordinates
 
 FOLDER = "CENTROID_ENCODER_JOURNALS"
@@ -38,12 +37,6 @@ def journal_path(adata: AnnData, column: str) -> Path:
         digest.update(np.round(np.nan_to_num(found[1]), 1).astype("<f4").tobytes())
     folder = os.environ.get(FOLDER) or user_data_path("centroid-encoder") / "journals"
     return Path(folder) / f"{digest.hexdigest()}.csv"
-
-
-def write_labels(labels: pd.Series, path: Path) -> None:
-    """Write the labels of cells; the file is replaced as a whole or not at all."""
-    with replacing(check_target(path, ".csv")) as beside:
-        labels.rename_axis(COLUMNS[0]).rename(COLUMNS[1]).to_csv(beside)
 
 
 def note_labels(labels: pd.Series, classes: Sequence[Sequence[str]], path: Path) -> None:

@@ -14,6 +14,7 @@ from anndata import AnnData
 from matplotlib.colors import is_color_like, to_hex
 from numpy.typing import ArrayLike, NDArray
 
+from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES
 from centroid_encoder.tl._result import colors_key, label_categories
@@ -24,7 +25,6 @@ from centroid_encoder.viewer.session.journal import (
     note_labels,
     read_journal,
     read_labels,
-    write_labels,
 )
 
 CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
@@ -275,7 +275,8 @@ class Labeling:
 
     def to_csv(self, path: Path) -> None:
         """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
-        write_labels(self.labels, path)
+        with replacing(check_target(path, ".csv")) as beside:
+            self.labels.rename_axis("cell").rename("label").to_csv(beside)
 
     def read_csv(self, path: Path) -> int:
         """Read labels from a file, as one step; return how many of its cells the table lacks.

@@ -192,12 +192,9 @@ class Session:
 
     def _on_table(self, is_other: bool) -> None:
         """Read the table that is chosen, its links come afterwards, or what others have written."""
-        if not is_other and self.draft is not None:
-            # A live map of the labelling stays.
-            self._after_labels()
-            return
         if not is_other:
-            self.read()
+            # A live map of the labelling stays.
+            (self.read if self.draft is None else self._after_labels)()
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
@@ -425,16 +422,11 @@ class Session:
 
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
-        self._say_copy(self._change_labels(lambda labeling: labeling.rename_class(name, new)))
+        self._correct(lambda labeling: labeling.rename_class(name, new))
 
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, in the same column as `rename_class`."""
-        self._say_copy(self._change_labels(lambda labeling: labeling.merge_class(name, into)))
-
-    def _say_copy(self, done: Labeling | None) -> None:
-        if done is not None and done is not self.labeling:
-            text = f"Written to {done.column!r}; choose it under Classes to train with it."
-            self.say(text)
+        self._correct(lambda labeling: labeling.merge_class(name, into))
 
     @property
     def new_labels(self) -> list[str]:
@@ -445,13 +437,9 @@ class Session:
     def label_selected(self, label: str) -> None:
         """Label the selected cells; an empty label removes theirs."""
         rows, name = np.flatnonzero(self.selected), label.strip()
-        done = self._change_labels(lambda labeling: labeling.assign(rows, name or None))
-        if done is not None and done is not self.labeling:
-            cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
-            self.say(
-                f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
-                "choose it under Classes to train with it."
-            )
+        cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
+        text = f"{cells} now {name or 'unlabeled'}. "
+        self._correct(lambda labeling: labeling.assign(rows, name), text)
 
     def confirm_selected(self) -> None:
         """Note that the labels of the selected cells are right."""
@@ -469,6 +457,13 @@ class Session:
     def change_labels(self, change: Callable[[Labeling], object]) -> bool:
         """Change the labels that are given by hand, or their classes; return whether it worked."""
         return self.labeling is not None and self._change_labels(change) is not None
+
+    def _correct(self, change: Callable[[Labeling], object], text: str = "") -> None:
+        """Change labels, and say in which column corrections were written."""
+        done = self._change_labels(change)
+        if done is not None and done is not self.labeling:
+            where = f"Written to obs[{done.column!r}]; choose it under Classes to train with it."
+            self.say(text + where)
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
