@@ -67,7 +67,8 @@ def first_draft(adata: AnnData, label_key: str) -> AnnData | None:
     cells = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
     held_out = np.zeros(adata.n_obs, dtype=bool)
     held_out[cells[min(MAX_TRAINED, int(SHARE * len(cells))) :]] = True
-    return _draft(adata, label_key, codes, held_out, label_colors(adata, label_key))
+    colors = zip(labels.categories, label_colors(adata, label_key).values(), strict=True)
+    return _draft(adata, label_key, codes, held_out, dict(colors))
 
 
 def _draft(
@@ -77,8 +78,8 @@ def _draft(
     held_out: NDArray[np.bool_],
     colors: Mapping[Any, str],
 ) -> AnnData:
-    """Return an AnnData with the labels of the training cells; `colors` are those of all classes."""
-    labels = pd.Categorical.from_codes(np.where(held_out, -1, codes), pd.Index(colors))
+    """Return an AnnData with the labels of the training cells; `colors` are those of classes."""
+    labels = pd.Categorical.from_codes(np.where(held_out, -1, codes), pd.Index(list(colors)))
     obs = pd.DataFrame({column: labels, HELD_OUT: held_out}, adata.obs_names)
     return sharing(adata, obs, {colors_key(column): list(colors.values())})
 
