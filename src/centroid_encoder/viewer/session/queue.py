@@ -100,17 +100,14 @@ class Queue:
         """
         found = list(found)
         now = {cell[:3]: cell for cell in found}
-        self.cells = [now.get(cell[:3], cell) for cell in self.cells]
-        before = self.cells[keep:]
-        del self.cells[keep:]
-        known = {cell.row for cell in (*self.cells, *before) if cell.reason == "novel"}
-        known |= {cell.row for cell in self.cells}
-        self.cells += [cell for cell in found if cell.row not in known]
-        for place, cell in enumerate(before, keep):
-            if cell.reason == "novel":
-                self.cells.insert(place, cell)
-        if before:
-            del self.cells[keep + len(before) :]
+        cells = [now.get(cell[:3], cell) for cell in self.cells]
+        kept = {i: cell for i, cell in enumerate(cells) if i < keep or cell.reason == "novel"}
+        known = {cell.row for cell in kept.values()}
+        self.cells = [cell for cell in found if cell.row not in known]
+        for place, cell in kept.items():
+            self.cells.insert(place, cell)
+        if keep < len(cells):
+            del self.cells[len(cells) :]
 
     def propose(self, labels: pd.Series) -> None:
         """Propose the classes that a live map predicts, (n_obs,), where none is proposed."""

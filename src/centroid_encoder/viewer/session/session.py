@@ -235,7 +235,6 @@ class Session:
         # A first map is one of other labels.
         self.draft = self._draft_result = None
         self._after_labels()
-        self._say_fault()
 
     def end_labeling(self) -> None:
         """End the labelling by hand and drop its live map; the labels stay."""
@@ -488,15 +487,12 @@ class Session:
         if self.table is not None:
             self.table.unsaved = True
             self.catalog.show_elsewhere(self.table)
-        self._say_fault()
         return labeling
-
-    def _say_fault(self) -> None:
-        if self.labeling is not None and (fault := self.labeling.fault) is not None:
-            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
 
     def _after_labels(self, *, columns: bool = True) -> None:
         self._read_classes()
         if columns:
             self.columns_changed.emit()
         self.shown_changed.emit()
+        if self.labeling is not None and (fault := self.labeling.fault) is not None:
+            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
