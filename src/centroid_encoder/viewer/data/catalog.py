@@ -160,10 +160,13 @@ class Catalog:
         is_painted = any(link.layer is layer for link in self._links)
         if isinstance(layer, CellLayer) and kind in has_ids:
             self._ids.pop(layer, None)
-        elif isinstance(layer, Labels) and kind == "set_data":
+        elif (
+            isinstance(layer, Labels)
+            and kind == "set_data"
+            and isinstance(pixels(layer), np.ndarray)
+        ):
             # napari's undo, and code that changes pixels in place, cause no other event.
             self._redrawn.add(layer)
-            is_painted &= isinstance(pixels(layer), np.ndarray)
         else:
             is_painted = False
         if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
