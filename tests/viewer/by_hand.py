@@ -19,8 +19,9 @@ from qtpy.QtCore import QPoint, Qt
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.label import KEY, NAME
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
-from centroid_encoder.viewer.session.labeling import Labeling, mark_key, suggested_column
-from centroid_encoder.viewer.session.predictions import SUFFIX
+from centroid_encoder.viewer.session.corrections import mark_key
+from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
+from centroid_encoder.viewer.session.queue import SUFFIX
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 PLAIN = Qt.KeyboardModifier.NoModifier

@@ -197,9 +197,7 @@ class User(LabelsByHand):
     def settle(self) -> None:
         """Let Qt and napari do what they have put off."""
         data = self.widget.data
-        self.qtbot.waitUntil(
-            lambda: not (data._refresh.isActive() or data._rejoin.isActive()), timeout=20_000
-        )
+        self.qtbot.waitUntil(lambda: not data._refresh.isActive(), timeout=20_000)
         QApplication.processEvents()
 
     @property
@@ -415,7 +413,7 @@ class User(LabelsByHand):
             self.layers.append(layer)
             self.viewer.layers.append(layer)
 
-    # -- what napari and notebooks do with layers and tables -----------------------------------------
+    # -- what napari and notebooks do --------------------------------------------------------------
 
     def do_rename_layer(self) -> None:
         if self.layers:

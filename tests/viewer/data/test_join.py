@@ -37,15 +37,6 @@ def join(
 # -- labels --------------------------------------------------------------------------------------
 
 
-def test_rows_are_found_by_id_in_any_order() -> None:
-    # The ids have gaps and are not sorted; one row has no label, and one label no row.
-    found = join(table(cell_id=[90, 4, 7, 55]), labels([4, 7, 8, 90]))
-    assert found.joined.tolist() == [True, True, True, False]
-    assert found.ids[:3].tolist() == [90, 4, 7]
-    assert found.rows([4, 7, 8, 90, 55]).tolist() == [1, 2, -1, 0, -1]
-    assert str(found) == "4 cells; 1 without a label in the image; 1 label without a row"
-
-
 def test_background_and_ids_outside_the_dtype_are_not_cells() -> None:
     # As uint8, 260 and −252 would both be 4.
     found = join(table(cell_id=[0, 260, 4, -252]), labels(np.array([4], np.uint8)))

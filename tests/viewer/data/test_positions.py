@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,16 +109,6 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in str(misfit)
     # Measurements are not positions.
     assert not any(map(axis, ("7", "area", "moment-0", "x area")))
-
-
-def test_images_of_any_kind() -> None:
-    image, adata = tissue()
-    adata.obs["cell_id"] += 1
-    large = np.kron(image, np.ones((10, 10), dtype=np.int32))
-    for data in (da.from_array(image, chunks=50), [image, image[::2, ::2]], large):
-        misfit = misfit_of(catalog_of(adata, Labels(data)))
-        assert misfit is not None
-        assert misfit.better is not None
 
 
 @pytest.mark.parametrize(

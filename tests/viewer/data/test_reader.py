@@ -146,23 +146,3 @@ def test_repeated_names_become_unique_with_a_notice(ending: str, tmp_path: Path)
     assert np.array_equal(found.X, adata.X)
     assert list(found.obs_names) == ["a", "b", "a-1", "a-2"]
     assert notice.endswith("was appended to 2 names")
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [(["a", "b", "c"], "abc"), (["T", "T", "B"], "012"), ([4, 5, 6], "012")],
-    ids=["names", "repeated", "numbers"],
-)
-def test_columns_of_a_csv_become_features_or_obs(
-    names: list[Any], expected: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "cells.csv"
-    frame = pd.DataFrame({"first": names, "CD3": [0.5, 1.5, np.nan], "type": ["T", "B", "T"]})
-    frame.assign(cell_id=[7, 3, 5], x=[1.5, 2.5, 3.5]).to_csv(path, index=False)
-    adata = read_table(path)[0]
-    assert list(adata.obs_names) == list(expected)
-    np.testing.assert_array_equal(adata[:, "CD3"].X.ravel(), [0.5, 1.5, np.nan])
-    # Ids and positions are not features.
-    assert {"type", "cell_id", "x"} <= set(adata.obs)
-    assert {"type", "cell_id", "x"}.isdisjoint(adata.var_names)
-    assert ("first" in adata.obs) == (expected == "012")

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import anndata as ad
-import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer.session.corrections import correction_column
@@ -123,61 +120,3 @@ def test_undo_stops_at_changes_from_elsewhere(is_undone: bool, unchanged: Unchan
     assert adata.obs["kind_relabeled"].iloc[0] == "c"
     labeling.undo()
     assert adata.obs["kind_relabeled"].iloc[0] == "b"
-
-
-# Anything, in any order
-
-N = 5
-
-
-class Corrected(RuleBasedStateMachine):
-    """Compare with lists of labels, one for each state that undo and redo can reach."""
-
-    @initialize(labels=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=N, max_size=N))
-    def begin(self, labels: list[str | None]) -> None:
-        self.adata = table(pd.Categorical(labels, categories=["a", "b", "c"]))
-        self.adata.uns["kind_colors"] = list(COLORS)
-        self.labeling = corrections(self.adata)
-        self.states, self.index = [labels], 0
-
-    @rule(
-        rows=st.lists(st.integers(0, N - 1)),
-        label=st.sampled_from(["a", "b", "c", "new", "newer", None]),
-    )
-    def assign(self, rows: list[int], label: str | None) -> None:
-        self.labeling.assign(rows, label)
-        new = [label if i in rows else old for i, old in enumerate(self.states[self.index])]
-        if new != self.states[self.index]:
-            self.states[self.index + 1 :] = [new]
-            self.index += 1
-
-    @rule()
-    def undo(self) -> None:
-        self.labeling.undo()
-        self.index = max(self.index - 1, 0)
-
-    @rule()
-    def redo(self) -> None:
-        self.labeling.redo()
-        self.index = min(self.index + 1, len(self.states) - 1)
-
-    @invariant()
-    def columns_are_those_of_the_lists(self) -> None:
-        adata, state = self.adata, self.states[self.index]
-        assert values(adata.obs["kind"]) == self.states[0]
-        assert bool(self.labeling.steps[0]) == (self.index > 0)
-        assert bool(self.labeling.steps[1]) == (self.index < len(self.states) - 1)
-        assert values(adata.obs[self.labeling.source]) == state
-        assert ("kind_relabeled" in adata.obs) == (len(self.states) > 1)
-        assert ("kind_relabeled_colors" in adata.uns) == (len(self.states) > 1)
-        if "kind_relabeled" in adata.obs:
-            categories = list(adata.obs["kind_relabeled"].cat.categories)
-            assert categories[:3] == ["a", "b", "c"]
-            assert set(categories) == {"a", "b", "c", *state} - {None}
-            colors = list(adata.uns["kind_relabeled_colors"])
-            assert colors[:3] == COLORS
-            assert len(set(colors)) == len(categories)
-
-
-TestCorrected = Corrected.TestCase
-TestCorrected.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -13,8 +13,7 @@ import pytest
 
 from centroid_encoder.tl._telling_features import TellingFeatures
 from centroid_encoder.viewer.session.draft import new_draft, training_job
-from centroid_encoder.viewer.session.predictions import apply_to_all
-from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
+from centroid_encoder.viewer.session.queue import Queue, Suggestion, apply_to_all, suggestions
 from centroid_encoder.viewer.session.session import Session
 
 COLUMN = "mine"
@@ -84,16 +83,6 @@ def test_each_cell_is_labelled_or_skipped_and_steps_are_taken_back() -> None:
     assert queue.back() is None
 
 
-def test_cells_that_were_labelled_meanwhile_are_passed_over() -> None:
-    queue = queue_of(7, 3, 9)
-    queue.follow(codes(3))
-    assert current(queue) == 7
-    queue.follow(codes(3, 7))
-    assert current(queue) == 9
-    queue.follow(codes(3, 7, 9))
-    assert (current(queue), queue.text) == (None, "")
-
-
 def test_the_queue_goes_back_to_a_cell_whose_label_was_undone() -> None:
     queue = queue_of(7, 3, 9)
     queue.follow(codes(7))
@@ -160,22 +149,6 @@ def test_cells_without_a_proposal_or_with_an_outdated_one_get_a_new_one() -> Non
     queue.cells.append(Suggestion(3, "unsure", "old name", 0.5, "T", 0.4))
     queue.propose(pd.Series(["T", None, "T", "B"], dtype="category"))
     assert [cell.label for cell in queue.cells] == [None, "T", "B", "B"]
-
-
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [
-        (Suggestion(0, "typical"), ["typical"]),
-        (Suggestion(0, "typical", "T", 0.97, "B", 0.03), ["typical", "T"]),
-        (Suggestion(0, "unsure", "T", 0.52, "B", 0.41), ["unsure", "T 52 %", "B 41 %"]),
-        (Suggestion(0, "unsure", "T", 0.99, "B", 0.01), ["least sure", "T 99 %"]),
-        (Suggestion(0, "novel", "B", 0.8, "T", 0.2), ["novel", "B 80 %"]),
-    ],
-)
-def test_the_text_says_why(cell: Suggestion, words: list[str]) -> None:
-    for word in words:
-        assert word in cell.text
-    assert "97" not in cell.text
 
 
 def test_no_labelled_or_skipped_cell_is_suggested(session: Session, unchanged: Any) -> None:
@@ -263,13 +236,3 @@ def test_apply_refuses_a_column_of_the_user_and_an_outdated_map(session: Session
     with pytest.raises(ValueError, match="older"):
         apply_to_all(session)
     assert column not in adata.obs
-
-
-def test_twelve_cells_are_labelled_in_one_step(session: Session) -> None:
-    adata, labeling = session.adata, session.labeling
-    assert adata is not None
-    assert labeling is not None
-    session.change_labels(lambda labels: labels.assign_each([3, 5, 8], ["a", "b", "a"]))
-    assert labeling.labels.tolist() == ["a", "b", "a"]
-    session.undo()
-    assert labeling.labels.empty

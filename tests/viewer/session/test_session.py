@@ -37,17 +37,6 @@ def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad
         assert (session.result is not None) == (key in adata.uns)
 
 
-def test_choosing_the_current_label_column_emits_no_event(
-    session: Session, cells: ad.AnnData
-) -> None:
-    show(session, cells)
-    seen: list[str | None] = []
-    session.shown_changed.connect(lambda: seen.append(session.label_key))
-    for label_key in ("cell_type", None, "cell_type"):
-        session.choose_labels(label_key)
-    assert seen == [None, "cell_type"]
-
-
 def test_a_column_of_measurements_is_not_taken_for_corrections(
     session: Session, embed: Embed
 ) -> None:
@@ -122,7 +111,7 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(
     assert labels() == renamed
     session.merge_class("type 1", "T cell")
     assert labels() == [name if name == "type 2" else "T cell" for name in renamed]
-    assert said[-1].startswith("Written to 'cell_type_relabeled'")
+    assert said[-1].startswith("Written to obs['cell_type_relabeled']")
     # Each is one step, and the original stays.
     session.undo()
     assert labels() == renamed

@@ -51,7 +51,7 @@ class Catalog:
 
     The catalog follows the layers from `connect` to `disconnect`. One action of the user often
     causes many layer events, some of them before napari has finished it. So the catalog only
-    emits `stirred` or `painted`, and a panel calls `refresh` or `join_painted` once afterwards.
+    emits `stirred`, and a panel calls `refresh` once afterwards.
 
     Attributes
     ----------
@@ -69,16 +69,14 @@ class Catalog:
 
     listed = Signal()
     """Tables or layers were added, removed or renamed."""
-    table_changed = Signal()
-    """Another table was chosen; `link_changed` follows."""
+    table_changed = Signal(bool)
+    """Another table was chosen, and `link_changed` follows; False if the chosen one has columns or
+    values that others have written."""
     link_changed = Signal()
     """Links or joins have changed."""
-    stirred = Signal()
-    """Layers were added, removed or changed; `refresh` is due."""
-    painted = Signal()
-    """The ids in a linked layer may have changed; `join_painted` is due."""
-    written = Signal()
-    """Another viewer has changed the chosen table, or others have added columns to it."""
+    stirred = Signal(bool)
+    """Layers have changed and `refresh` is due; True if only the ids in a linked layer may have
+    changed, which the user may still be painting."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
@@ -158,20 +156,23 @@ class Catalog:
             # Labels of a mask that the user removed do not come back.
             for image in [x for x, mask in self._masks.items() if layer in (x, mask)]:
                 self._masks[image] = None
-        if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
-            self.stirred.emit()
         has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
+        is_painted = any(link.layer is layer for link in self._links)
         if isinstance(layer, CellLayer) and kind in has_ids:
             self._ids.pop(layer, None)
-        elif isinstance(layer, Labels) and kind == "set_data":
+        elif (
+            isinstance(layer, Labels)
+            and kind == "set_data"
+            and isinstance(pixels(layer), np.ndarray)
+        ):
             # napari's undo, and code that changes pixels in place, cause no other event.
-            if not isinstance(pixels(layer), np.ndarray):
-                return
             self._redrawn.add(layer)
         else:
-            return
-        if any(link.layer is layer for link in self._links):
-            self.painted.emit()
+            is_painted = False
+        if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
+            self.stirred.emit(False)
+        elif is_painted:
+            self.stirred.emit(True)
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
         """Add an AnnData from a file or a notebook to the tables."""
@@ -212,14 +213,13 @@ class Catalog:
         elif new and layer is None and was_of_layer:
             # The layer of the chosen table was removed before; the user has opened another one.
             self.choose(new[0])
-        elif self._find_links() != self._links:
-            self.join_again()
-        if (
-            self.table is not None
-            and self.table is chosen
-            and chosen.adata.obs.shape[1] > n_columns
+        elif (
+            any(self._must_read(link.layer) for link in self._links)
+            or self._find_links() != self._links
         ):
-            self.written.emit()
+            self.join_again()
+        if chosen is not None and chosen is self.table and chosen.adata.obs.shape[1] > n_columns:
+            self.table_changed.emit(False)
         self.listed.emit()
 
     def choose(self, table: Table | None) -> None:
@@ -233,7 +233,7 @@ class Catalog:
         """Show a table, or one whose cells have changed, and join it."""
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
-        self.table_changed.emit()
+        self.table_changed.emit(True)
         self.join_again()
 
     def check_cells(self) -> bool:
@@ -249,10 +249,10 @@ class Catalog:
 
     def show_elsewhere(self, table: Table) -> None:
         """Let other viewers show what was written into this table."""
-        for other in [x for x in CONNECTED if x is not self and x.table is not None]:
-            if other._chosen.adata is table.adata:
-                other._chosen.unsaved = True
-                other.written.emit()
+        for other in list(CONNECTED - {self}):
+            if other.table is not None and other.table.adata is table.adata:
+                other.table.unsaved = True
+                other.table_changed.emit(False)
 
     @property
     def _chosen(self) -> Table:
@@ -305,11 +305,6 @@ class Catalog:
             self._all.append(layer)
             self.refresh()
             self.choose_layer(layer)
-
-    def join_painted(self) -> None:
-        """Join again if the ids of a linked layer have changed."""
-        if any(self._must_read(link.layer) for link in self._links):
-            self.join_again()
 
     def join_again(self) -> None:
         """Find the links and join them; a join without a change stays the same object."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 from dask.array.core import normalize_chunks, slices_from_chunks
 from dask.delayed import delayed
 from napari.layers import Image, Labels, Points, Shapes
@@ -119,24 +120,21 @@ def label_ids(image: Any) -> LayerIds:
     lazy = lazily(image)
     starts = product(*([0, *accumulate(sizes[:-1])] for sizes in lazy.chunks))
     blocks = (delayed(_runs)(*one) for one in zip(lazy.to_delayed().ravel(), starts, strict=True))
-    parts = da.compute(*blocks)
-    values, n, sums, lows, highs = map(np.concatenate, zip(*parts, strict=True))
-    if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"the label {values.max()} is too large; labels must be below 2**63")
-    values, *rest = _summed(values, n, sums, lows, highs)
-    ids, (n, sums, lows, highs) = values.astype(np.int64), rest
-    boxes = np.stack([lows, highs], axis=1)
-    return LayerIds("label", ids, sums / n[:, None], boxes, checksum(image))
+    found = _summed(pd.concat(da.compute(*blocks)))
+    ids = found.index.to_numpy()
+    if len(ids) and ids[-1] > np.iinfo(np.int64).max:
+        raise ValueError(f"the label {ids[-1]} is too large; labels must be below 2**63")
+    n, sums, *ends = np.split(found.to_numpy(), 1 + lazy.ndim * np.arange(3), axis=1)
+    boxes = np.stack(ends, axis=1).astype(np.int64)
+    return LayerIds("label", ids.astype(np.int64), sums / n, boxes, checksum(image))
 
 
-Sums: TypeAlias = tuple[NDArray[Any], ...]
-"""(n,) labels; numbers of pixels; (n, ndim) sums of positions; first pixels; ends of the pixels."""
+def _runs(block: ArrayLike, start: tuple[int, ...]) -> pd.DataFrame:
+    """Return a row for each label of a block that begins at a pixel of the image.
 
-
-def _runs(block: ArrayLike, start: tuple[int, ...]) -> Sums:
-    """Summarize the labels of a block that begins at a pixel of the image.
-
-    Only runs of equal pixels in a row are counted: they are far fewer than the pixels.
+    The columns are the number of pixels and, for each axis, the sums of their positions, the first
+    pixels, and the ends. Only runs of equal pixels in a row are counted: they are far fewer than
+    the pixels.
     """
     block = np.asarray(block)
     flat, width = block.ravel(), block.shape[-1]
@@ -145,19 +143,16 @@ def _runs(block: ArrayLike, start: tuple[int, ...]) -> Sums:
     is_end[width - 1 :: width] = True
     ends = np.flatnonzero(is_end)
     n = np.diff(ends, prepend=-1)
-    ends, n = (x[flat[ends] != 0] for x in (ends, n))
+    ends, n = (x[flat[ends] != 0] for x in (ends, n[:, None]))
     last = np.stack(np.unravel_index(ends, block.shape), axis=1) + start
     first = last.copy()
-    first[:, -1] -= n - 1
-    return _summed(flat[ends], n, (first + last) * (n[:, None] / 2), first, last + 1)
+    first[:, -1:] -= n - 1
+    runs = np.hstack([n, (first + last) * n / 2, first, last + 1])
+    return _summed(pd.DataFrame(runs, index=flat[ends]))
 
 
-def _summed(values: NDArray[Any], n: Any, sums: Any, lows: Any, highs: Any) -> Sums:
+def _summed(rows: pd.DataFrame) -> pd.DataFrame:
     """Combine the rows of equal labels, and sort them by label."""
-    order = np.argsort(values, kind="stable")
-    values = values[order]
-    at = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
-    if not len(at):
-        return values, n, sums, lows, highs
-    ways = (np.add, n), (np.add, sums), (np.minimum, lows), (np.maximum, highs)
-    return values[at], *(way.reduceat(x[order], at) for way, x in ways)
+    n_axes = len(rows.columns) // 3
+    ways = ["sum"] * (1 + n_axes) + ["min"] * n_axes + ["max"] * n_axes
+    return rows.groupby(level=0).agg(dict(enumerate(ways)))

@@ -26,6 +26,8 @@ DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of the layers that the widget draws; they have no cells of their own."""
 BEFORE = " (before the change)"
 """End of the name of a table that its layer no longer holds."""
+NUMBER = r" \[\d+\]$"
+"""What distinguishes tables of the same name."""
 NOT_SHOWN = object()
 """Stands for the image of a layer if the user chose that it shows nothing of the table."""
 
@@ -90,11 +92,6 @@ class Table:
             obs[str(name)] = as_obs(features[name]).set_axis(mine.index)
             self.added.add(str(name))
 
-    @property
-    def title(self) -> str:
-        """The name without the number that distinguishes tables of the same name."""
-        return re.sub(r" \[\d+\]$", "", self.name)
-
 
 def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the known tables, in the order of `Origin`.
@@ -118,7 +115,7 @@ def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     for table in (table for table in known if table not in found):
         is_replaced = table.layer in layers
         if table.unsaved or not (is_replaced or (table.origin == "features" and table.layer)):
-            table.name = table.title + BEFORE * is_replaced
+            table.name = re.sub(NUMBER, "", table.name) + BEFORE * is_replaced
             table.layer = None
             found.append(table)
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
@@ -207,11 +204,7 @@ def publish(table: Table, key: str) -> None:
     embedding = adata.obsm.get(embedding_key(key), np.empty((len(features), 0)))
     for i, values in enumerate(embedding.T, start=1):
         # Do not replace a measurement of the same name.
-        if (name := f"{_axis(key)}{i}") not in adata.var_names:
+        if (name := f"{'CE' if key == 'ce' else key}{i}") not in adata.var_names:
             columns[name] = values
     table.published.update(columns)
     layer.features = features.assign(**columns)
-
-
-def _axis(key: str) -> str:
-    return "CE" if key == "ce" else key

@@ -99,7 +99,8 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
     """(n, ndim) vertices of a cell, in pixels of its layer, in the plane of its center."""
     angles = np.linspace(0, 2 * np.pi, 49)[:, None]
     if isinstance(layer, Labels):
-        mask, low = label_window(layer, join, item)
+        box = join.of.box(np.array([item]))
+        mask, low = np.asarray(pixels(layer)[box]) == item, np.array([side.start for side in box])
         found = np.argwhere(mask)
         if not len(found):
             return None
@@ -120,14 +121,6 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
     else:
         return vertices
     return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
-
-
-def label_window(
-    layer: Labels, join: Join, item: int
-) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the mask of a label in its box, and the first pixel of the box."""
-    box = join.of.box(np.array([item]))
-    return np.asarray(pixels(layer)[box]) == item, np.array([side.start for side in box])
 
 
 def to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

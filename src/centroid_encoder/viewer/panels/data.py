@@ -56,10 +56,8 @@ class DataPanel(QWidget):
         super().__init__(parent)
         self.catalog = catalog
         catalog.read_later = self._read_ids
-        self._refresh = QTimer(self, interval=0, singleShot=True)
+        self._refresh = QTimer(self, singleShot=True)
         self._refresh.timeout.connect(catalog.refresh)
-        self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
-        self._rejoin.timeout.connect(catalog.join_painted)
 
         self.opening = Opening(catalog, catalog.choose, self._on_failed)
         tip = "Tables of cells in napari"
@@ -103,8 +101,7 @@ class DataPanel(QWidget):
         self.show_details(False)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
-        catalog.stirred.connect(lambda: self._refresh.start())
-        catalog.painted.connect(lambda: self._rejoin.start())
+        catalog.stirred.connect(lambda painted: self._refresh.start(PAUSE * painted))
 
     def show_details(self, on: bool) -> None:
         """Show or hide how the table and the layers belong together."""
@@ -123,7 +120,6 @@ class DataPanel(QWidget):
     def stop(self) -> None:
         """Cancel timers, threads and the dialog, since the widget is being closed."""
         self._refresh.stop()
-        self._rejoin.stop()
         self.opening.cancel()
         self.measuring.cancel()
         if self._dialog is not None:
@@ -211,7 +207,6 @@ class DataPanel(QWidget):
         self._show_fold()
 
     def _show_link(self) -> None:
-        self._rejoin.stop()
         catalog, table = self.catalog, self.catalog.table
         images = catalog.images()
         self._offer_columns(catalog.link, bool(images))

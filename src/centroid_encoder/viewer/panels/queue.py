@@ -16,8 +16,14 @@ from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
 from centroid_encoder.viewer.session.labeling import Codes, Labeling
-from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all, weak_classes
-from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
+from centroid_encoder.viewer.session.queue import (
+    MIN_CONFIDENCE,
+    Queue,
+    Suggestion,
+    apply_to_all,
+    suggestions,
+    weak_classes,
+)
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
 
@@ -132,7 +138,7 @@ class QueuePanel(QWidget):
         agreed = [self.queue.cells[place] for place in self._page if self._is_proposed(place)]
         if agreed:
             rows, names = zip(*((cell.row, cell.label) for cell in agreed), strict=True)
-            self._session.change_labels(lambda labels: labels.assign_each(rows, names))
+            self._session.change_labels(lambda labels: labels.assign(rows, names))
 
     def go_to(self, place: int) -> None:
         """Show another cell of the strip."""

@@ -6,18 +6,20 @@ the user presses Train.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from numpy.typing import NDArray
 
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._result import Result, colors_key, embedding_key, obs_key
 from centroid_encoder.viewer.session.corrections import as_categories
-from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Labeling
+from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Codes, Labeling
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
@@ -49,12 +51,8 @@ def new_draft(labeling: Labeling) -> AnnData | None:
     """
     if not is_trainable(labeling):
         return None
-    adata, held_out = labeling.adata, labeling.held_out()
-    codes = np.where(held_out, -1, labeling.codes)
-    names = [one.name for one in labeling.classes]
-    labels = pd.Categorical.from_codes(codes, names)
-    obs = pd.DataFrame({labeling.column: labels, HELD_OUT: held_out}, adata.obs_names)
-    return sharing(adata, obs, {colors_key(labeling.column): [x.color for x in labeling.classes]})
+    colors = {one.name: one.color for one in labeling.classes}
+    return _draft(labeling.adata, labeling.column, labeling.codes, labeling.held_out(), colors)
 
 
 def first_draft(adata: AnnData, label_key: str) -> AnnData | None:
@@ -69,10 +67,21 @@ def first_draft(adata: AnnData, label_key: str) -> AnnData | None:
     cells = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
     held_out = np.zeros(adata.n_obs, dtype=bool)
     held_out[cells[min(MAX_TRAINED, int(SHARE * len(cells))) :]] = True
-    own = pd.Categorical.from_codes(np.where(held_out, -1, codes), labels.categories)
-    obs = pd.DataFrame({label_key: own, HELD_OUT: held_out}, adata.obs_names)
-    colors = list(label_colors(adata, label_key).values())
-    return sharing(adata, obs, {colors_key(label_key): colors})
+    colors = zip(labels.categories, label_colors(adata, label_key).values(), strict=True)
+    return _draft(adata, label_key, codes, held_out, dict(colors))
+
+
+def _draft(
+    adata: AnnData,
+    column: str,
+    codes: Codes,
+    held_out: NDArray[np.bool_],
+    colors: Mapping[Any, str],
+) -> AnnData:
+    """Return an AnnData with the labels of the training cells; `colors` are those of classes."""
+    labels = pd.Categorical.from_codes(np.where(held_out, -1, codes), pd.Index(list(colors)))
+    obs = pd.DataFrame({column: labels, HELD_OUT: held_out}, adata.obs_names)
+    return sharing(adata, obs, {colors_key(column): list(colors.values())})
 
 
 def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:

@@ -19,7 +19,6 @@ import pandas as pd
 from anndata import AnnData
 from platformdirs import user_data_path
 
-from centroid_encoder.files import replacing
 from centroid_encoder.viewer.data.columns import coordinates
 
 FOLDER = "CENTROID_ENCODER_JOURNALS"
@@ -40,22 +39,13 @@ def journal_path(adata: AnnData, column: str) -> Path:
     return Path(folder) / f"{digest.hexdigest()}.csv"
 
 
-def write_labels(labels: pd.Series, path: Path) -> None:
-    """Write the labels of cells; the file is replaced as a whole or not at all."""
-    with replacing(path) as beside:
-        labels.rename_axis(COLUMNS[0]).rename(COLUMNS[1]).to_csv(beside)
-
-
-def note_labels(
-    labels: pd.Series, classes: Sequence[Sequence[str]], path: Path, *, is_new: bool
-) -> None:
-    """Add labels, empty for removed ones, and all classes to a journal, or begin a new one."""
+def note_labels(labels: pd.Series, classes: Sequence[Sequence[str]], path: Path) -> None:
+    """Add labels, empty for removed ones, and all classes to a journal."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w" if is_new else "a", encoding="utf-8", newline="") as file:
+    with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([] if file.tell() else [COLUMNS])
-        writer.writerows(labels.items())
-        writer.writerows([(CLASSES, json.dumps(classes))] if classes else [])
+        writer.writerows([*labels.items(), (CLASSES, json.dumps(classes))])
 
 
 def read_journal(path: Path) -> tuple[pd.Series, list[list[str]]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -15,23 +14,20 @@ from anndata import AnnData
 from matplotlib.colors import is_color_like, to_hex
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.files import check_target
+from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES
 from centroid_encoder.tl._result import colors_key, label_categories
 from centroid_encoder.viewer.data.measuring import UNLABELED
-from centroid_encoder.viewer.session.corrections import as_categories
+from centroid_encoder.viewer.session.corrections import as_categories, mark_key
 from centroid_encoder.viewer.session.journal import (
     journal_path,
     note_labels,
     read_journal,
     read_labels,
-    write_labels,
 )
 
 CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
-NEW_COLOR = "#d3d3d3"
-"""Colour of a new class if every other colour is in use."""
 NEW_COLUMN = "cell_type_by_hand"
 KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
@@ -82,7 +78,7 @@ class Labeling:
     the error if that was not possible. A view becomes a copy with the first step.
 
     With `original`, the column holds corrections: the first step makes it, as a copy of the column
-    `original`. It has no keys, no channels and no journal.
+    `original`. It has no keys and no journal.
 
     A ValueError if `column` has labels that were not given here, or if the cells have no names.
     """
@@ -119,12 +115,10 @@ class Labeling:
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
         """Labels that only the journal had at the start, until restored or discarded."""
-        self._noted: tuple[HandClass, ...] = ()
-        """The last classes in the journal."""
-        self._lost_classes: tuple[HandClass, ...] = ()
+        self._lost_classes: list[HandClass] = []
         try:
             found, classes = read_journal(self._journal)
-            self._noted = self._lost_classes = tuple(HandClass(*one) for one in classes)
+            self._lost_classes = [HandClass(*one) for one in classes]
             here = found[self._rows_of(found) >= 0]
             # Only labels that the table lacks now are lost. If the user removes a label later, it
             # is not offered for restoring.
@@ -173,12 +167,12 @@ class Labeling:
         done, undone = ([step.text for step in steps] for steps in (self._done, self._undone))
         return ["", *done][-1], ["", *undone][-1]
 
-    def position(self, name: str) -> int:
+    def _position(self, name: str) -> int:
         """Return the position of a class; a KeyError if there is none."""
-        for i, one in enumerate(self.classes):
-            if one.name == name:
-                return i
-        raise KeyError(f"there is no class {name!r}")
+        names = [one.name for one in self.classes]
+        if name not in names:
+            raise KeyError(f"there is no class {name!r}")
+        return names.index(name)
 
     def add_class(self, name: str, color: str | None = None, key: str | None = None) -> None:
         """Add a class, with the first free colour and key by default."""
@@ -202,36 +196,31 @@ class Labeling:
 
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, and remove it."""
-        gone, target, classes = self.position(name), self.position(into), self.classes
-        if gone == target:
-            return
-        codes = np.where(self.codes == gone, target, self.codes)
-        kept = (*classes[:gone], *classes[gone + 1 :])
-        self._step(f"Merge {name} into {into}", kept, codes - (codes > gone))
+        if name != into:
+            self._remove(name, self._position(into), f"Merge {name} into {into}")
 
     def remove_class(self, name: str) -> None:
         """Remove a class; its cells have no label then."""
-        gone, codes = self.position(name), self.codes
-        codes = np.where(codes == gone, -1, codes - (codes > gone))
-        classes = self.classes
-        self._step(f"Remove class {name}", (*classes[:gone], *classes[gone + 1 :]), codes)
+        self._remove(name, -1, f"Remove class {name}")
 
-    def assign(self, rows: ArrayLike, name: str | None) -> None:
-        """Label rows of the AnnData, as one step.
+    def assign(self, rows: ArrayLike, names: str | Sequence[str] | None) -> None:
+        """Label rows of the AnnData, as one step: all with one name, or each with its own.
 
         With None, their labels are removed. A name that is not a class yet adds one.
         """
         rows = np.asarray(rows, dtype=np.intp)
-        names = np.full(len(rows), name or "", dtype=object)
-        cells = _n_cells(rows)
-        text = f"Label {cells} as {name}" if name else f"Remove the label of {cells}"
-        self._assign(rows, names, text)
+        cells = f"{len(rows):,} cell{'s' * (len(rows) != 1)}"
+        text = f"Label {cells} as {names}" if names else f"Remove the label of {cells}"
+        if names and not isinstance(names, str):
+            text = f"Label {len(rows):,} suggested cells"
+        self._assign(rows, np.broadcast_to(np.array(names or "", dtype=object), rows.shape), text)
 
     def confirm(self, rows: ArrayLike) -> None:
         """Note that the labels of rows of the AnnData are right, as one step; nothing changes."""
         rows = np.asarray(rows, dtype=np.intp)
         state = self.classes, self.codes[rows]
-        self._done.append(Change(f"Keep the label of {_n_cells(rows)}", rows, state, state))
+        text = f"Keep the label of {len(rows):,} cell{'s' * (len(rows) != 1)}"
+        self._done.append(Change(text, rows, state, state))
         self._undone.clear()
 
     @property
@@ -239,11 +228,6 @@ class Labeling:
         """Rows whose labels were found right."""
         rows = [step.rows for step in self._done if step.before is step.after]
         return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *rows]))
-
-    def assign_each(self, rows: ArrayLike, names: ArrayLike) -> None:
-        """Label several rows of the AnnData, each with its own name, as one step."""
-        rows = np.asarray(rows, dtype=np.intp)
-        self._assign(rows, np.asarray(names, dtype=object), f"Label {len(rows):,} suggested cells")
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
@@ -286,11 +270,13 @@ class Labeling:
     def discard(self) -> None:
         """Forget the labels of the journal of an earlier session."""
         self._lost = self._lost[:0]
-        self._note(np.flatnonzero(self.codes >= 0), is_new=True)
+        self._journal.unlink(missing_ok=True)
+        self._note(np.flatnonzero(self.codes >= 0))
 
     def to_csv(self, path: Path) -> None:
         """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
-        write_labels(self.labels, check_target(path, ".csv"))
+        with replacing(check_target(path, ".csv")) as beside:
+            self.labels.rename_axis("cell").rename("label").to_csv(beside)
 
     def read_csv(self, path: Path) -> int:
         """Read labels from a file, as one step; return how many of its cells the table lacks.
@@ -318,7 +304,7 @@ class Labeling:
 
     @cached_property
     def _hashes(self) -> NDArray[np.uint64]:
-        return name_hashes(self.adata.obs_names)
+        return np.asarray(pd.util.hash_array(self.adata.obs_names.to_numpy(object)))
 
     def _now(self, labels: pd.Series) -> pd.Series:
         """Return the current labels of the cells in the index of `labels`."""
@@ -368,12 +354,21 @@ class Labeling:
                 if len(found) <= MAX_CATEGORIES:
                     others = {str(one): color for one, color in found.items()} | others
         color = others.get(name)
-        return color if color and color not in used else free_color(used | {*others.values()})
+        if color is None or color in used:
+            used |= {*others.values()}
+            color = next(one for one in default_palette(len(used) + 1) if one not in used)
+        return color
 
     def _change_class(self, which: str, text: str, **changed: str) -> None:
-        classes, i = list(self.classes), self.position(which)
+        classes, i = list(self.classes), self._position(which)
         classes[i] = classes[i]._replace(**changed)
         self._step(text, tuple(classes))
+
+    def _remove(self, name: str, target: int, text: str) -> None:
+        """Remove a class, and give its cells the class at the position `target`, or none."""
+        gone, classes = self._position(name), self.classes
+        codes = np.where(self.codes == gone, target, self.codes)
+        self._step(text, (*classes[:gone], *classes[gone + 1 :]), codes - (codes > gone))
 
     def _checked_name(self, name: str) -> str:
         name = name.strip()
@@ -384,7 +379,7 @@ class Labeling:
         return name
 
     @staticmethod
-    def _checked_key(key: str, others: list[HandClass] | tuple[HandClass, ...]) -> str:
+    def _checked_key(key: str, others: Sequence[HandClass]) -> str:
         key = key.strip().upper()
         if key and not (len(key) == 1 and key.isascii() and key.isalnum()):
             raise ValueError(f"the key of a class must be a letter or a digit, not {key!r}")
@@ -447,24 +442,17 @@ class Labeling:
             name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
         }
 
-    def _note(self, rows: Codes, *, is_new: bool = False) -> None:
-        """Add the labels of rows, and the classes if they are others, to the journal."""
+    def _note(self, rows: Codes) -> None:
+        """Add the labels of rows and the classes to the journal."""
         if self._original is not None:
             return
         self.fault, classes = None, self.classes
         names = np.array([*(one.name for one in classes), ""], dtype=object)
         labels = pd.Series(names[self.codes[rows]], self.adata.obs_names[rows])
         try:
-            others = classes if is_new or classes != self._noted else ()
-            note_labels(labels, others, self._journal, is_new=is_new)
-            self._noted = classes
+            note_labels(labels, classes, self._journal)
         except OSError as error:
             self.fault = error
-
-
-def _n_cells(rows: Codes) -> str:
-    n = len(set(rows.tolist()))
-    return f"{n:,} {'cell' if n == 1 else 'cells'}"
 
 
 def suggested_column(adata: AnnData) -> str:
@@ -478,35 +466,15 @@ def suggested_column(adata: AnnData) -> str:
     return next(name for name in names if name not in adata.obs)
 
 
-def free_color(used: Iterable[str]) -> str:
-    """Return the first default colour that is not in use."""
-    used = set(used)
-    free = (color for color in default_palette(len(used) + 1) if color not in used)
-    return next(free, NEW_COLOR)
-
-
-def mark_key(column: str) -> str:
-    """Name in ``uns`` of the entry that marks a column as labelled by hand."""
-    return f"{column}_by_hand"
-
-
-def name_hashes(names: pd.Index) -> NDArray[np.uint64]:
-    """(n,) numbers that depend on the names of the cells alone."""
-    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
-    return np.frombuffer(b"".join(digests), dtype="<u8")
-
-
 def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     """(n_obs,) mask of held-out cells: those whose hash is in the lowest fifth of all numbers.
 
     The three labelled cells of each class with the largest hashes are not held out. Only while a
     class has so few labelled cells can a cell change between held out and training.
     """
-    found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_EVERY))
-    order = np.lexsort((~hashes, codes))
-    starts = np.searchsorted(codes[order], codes[order])
-    found[order[np.arange(len(codes)) - starts < N_ALWAYS_TRAIN]] = False
-    return np.asarray(found)
+    ranks = pd.Series(hashes).groupby(codes).rank(ascending=False).to_numpy()
+    is_low = hashes < np.uint64(2**64 // HELD_OUT_EVERY)
+    return np.asarray((codes >= 0) & is_low & (ranks > N_ALWAYS_TRAIN))
 
 
 def _with_categories(names: list[str], known: pd.CategoricalDtype) -> pd.CategoricalDtype:

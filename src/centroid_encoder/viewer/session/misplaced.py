@@ -82,13 +82,17 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     was deleted.
     """
     adata, result, check = session.adata, session.result, session.check
-    if adata is not None and source is REGIONS and result is not None and not result.is_query:
+    if adata is None or source not in available(session):
+        is_query = result is not None and result.is_query
+        return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
+    if source is REGIONS and result is not None:
         regions, label_key = session.misplaced_by, result.label_key
         cells = tl.misplaced(adata, key=result.key, regions=regions)
         kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
         n = int((result.codes >= 0).sum())
         summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
-    elif adata is not None and source is OUT_OF_FOLD and check is not None:
+    else:
+        assert check is not None
         label_key = check.label_key
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CentroidEncoderWarning)
@@ -99,9 +103,6 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         )
         for text in (str(warning.message) for warning in caught):
             summary += f" {text[0].upper()}{text[1:]}."
-    else:
-        is_query = result is not None and result.is_query
-        return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
     rows = adata.obs_names.get_indexer(cells.index)
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()

@@ -22,8 +22,7 @@ from centroid_encoder.tl._result import (
 from centroid_encoder.tl._roles import CHOSEN
 from centroid_encoder.tl._table import ROLES, is_table, unpacked
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.session.corrections import SUFFIX
-from centroid_encoder.viewer.session.labeling import mark_key
+from centroid_encoder.viewer.session.corrections import SUFFIX, mark_key
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
 WIDTH = 88

@@ -1,4 +1,4 @@
-"""The queue of cells that are suggested for labelling by hand."""
+"""Cells that are suggested for labelling by hand, and the predictions for all others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder import tl
-from centroid_encoder.tl._result import StoredMap
-from centroid_encoder.viewer.session.draft import DRAFT_KEY, sharing
+from centroid_encoder.tl._result import UNASSIGNED, StoredMap, colors_key, obs_key
+from centroid_encoder.viewer.session.draft import DRAFT_KEY, error_text, held_out_error, sharing
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.session import Session
 
@@ -22,8 +22,11 @@ FEATURES = ("use_rep", "layer", "use_raw", "mask_var")
 """Arguments of a training that are also those of a suggestion without a map."""
 DONE, IMAGE = "done", "image"
 """Columns that mark cells not to be suggested, and that name their images."""
-
-
+SUFFIX = "_predicted"
+UNASSIGNED_COLOR = "#d3d3d3"
+MIN_CONFIDENCE = 0.5
+FEW = 5
+"""The predictions of a class with fewer labels are doubtful."""
 DOUBT = 0.1
 """Probability of another class from which on the map is unsure."""
 
@@ -97,17 +100,14 @@ class Queue:
         """
         found = list(found)
         now = {cell[:3]: cell for cell in found}
-        self.cells = [now.get(cell[:3], cell) for cell in self.cells]
-        before = self.cells[keep:]
-        del self.cells[keep:]
-        known = {cell.row for cell in (*self.cells, *before) if cell.reason == "novel"}
-        known |= {cell.row for cell in self.cells}
-        self.cells += [cell for cell in found if cell.row not in known]
-        for place, cell in enumerate(before, keep):
-            if cell.reason == "novel":
-                self.cells.insert(place, cell)
-        if before:
-            del self.cells[keep + len(before) :]
+        cells = [now.get(cell[:3], cell) for cell in self.cells]
+        kept = {i: cell for i, cell in enumerate(cells) if i < keep or cell.reason == "novel"}
+        known = {cell.row for cell in kept.values()}
+        self.cells = [cell for cell in found if cell.row not in known]
+        for place, cell in kept.items():
+            self.cells.insert(place, cell)
+        if keep < len(cells):
+            del self.cells[len(cells) :]
 
     def propose(self, labels: pd.Series) -> None:
         """Propose the classes that a live map predicts, (n_obs,), where none is proposed."""
@@ -215,3 +215,55 @@ def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
     second = others.argmax(axis=1)
     found = zip(seen, shares[at, own], classes[second], shares[at, second], strict=True)
     return [Suggestion(*cell[:3], float(p), str(name), float(q)) for cell, p, name, q in found]
+
+
+def weak_classes(session: Session) -> str:
+    """Name the classes with fewer than `FEW` labels, and the held-out error; empty without any."""
+    labeling, draft = session.labeling, session.draft
+    if labeling is None or draft is None:
+        return ""
+    counts = labeling.adata.obs[labeling.column].value_counts()
+    few = [f"{name} ({n})" for name, n in counts.items() if 0 < n < FEW]
+    error = error_text(*held_out_error(draft, labeling.adata.obs[labeling.column]))
+    text = f"Fewer than {FEW} labels: {', '.join(few)}. Live map: {error}."
+    return f"{text} Press Apply to all once more to write these predictions." if few else ""
+
+
+def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tuple[str, str]:
+    """Write labels by hand and, for all other cells, those of the live map.
+
+    Returns the name of the column and a text that describes it.
+
+    The column is that of the labels with the ending ``"_predicted"``. Cells with a confidence below
+    `min_confidence` are ``"unassigned"``. A column that was written here before is replaced. A
+    ValueError if there is no live map of these cells and classes, or another column of that name.
+    """
+    adata, labeling, draft = session.adata, session.labeling, session.draft
+    if adata is None or labeling is None or draft is None:
+        raise ValueError("there is no live map yet")
+    column, classes = f"{labeling.column}{SUFFIX}", [one.name for one in labeling.classes]
+    # Marks a column of predictions.
+    mark = f"{column}_by_live_map"
+    if column in adata.obs and mark not in adata.uns:
+        raise ValueError(f"there is another column obs[{column!r}] already; rename it first")
+    found, labels = draft.obs[obs_key(DRAFT_KEY, "label")], adata.obs[labeling.column]
+    if not (set(found.dropna()) <= set(classes) and draft.obs_names.equals(adata.obs_names)):
+        raise ValueError("the live map is older than the classes; wait until it is trained anew")
+    confidence = draft.obs[obs_key(DRAFT_KEY, "confidence")].to_numpy()
+    is_sure = found.notna() & (confidence >= min_confidence)
+    predicted = found.astype(object).where(is_sure, UNASSIGNED)
+    values = labels.astype(object).where(labels.notna(), predicted)
+    names = list(dict.fromkeys([*classes, UNASSIGNED]))
+    adata.obs[column] = pd.Categorical(values, names)
+    adata.uns[colors_key(column)] = [*(one.color for one in labeling.classes), UNASSIGNED_COLOR][
+        : len(names)
+    ]
+    adata.uns[mark] = {"min_confidence": min_confidence}
+    session.columns_changed.emit()
+    # The cells may be coloured by this column.
+    session.shown_changed.emit()
+    counts = adata.obs[column].value_counts().reindex(names)
+    n = int(np.count_nonzero(labels.notna()))
+    cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())
+    text = f"Written to obs[{column!r}]: {cells}. {n:,} of these labels are by hand."
+    return column, text

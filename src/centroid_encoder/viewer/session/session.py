@@ -29,11 +29,15 @@ from centroid_encoder.tl._result import (
 from centroid_encoder.tl._roles import Role
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
-from centroid_encoder.viewer.session.corrections import corrected, correction_column
+from centroid_encoder.viewer.session.corrections import (
+    corrected,
+    correction_column,
+    current_classes,
+    read_stored,
+)
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, find_reference
-from centroid_encoder.viewer.session.stored import current_classes, read_stored
 
 if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
@@ -110,7 +114,6 @@ class Session:
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
         self.catalog.table_changed.connect(self._on_table)
-        self.catalog.written.connect(self._on_written)
         self._adata_read: AnnData | None = None
         self.key = "ce"
         self.result: Result | None = None
@@ -187,8 +190,12 @@ class Session:
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
-    def _on_table(self) -> None:
-        """Read the table that is chosen; its links come afterwards."""
+    def _on_table(self, is_other: bool) -> None:
+        """Read the table that is chosen, its links come afterwards, or what others have written."""
+        if not is_other:
+            # A live map of the labelling stays.
+            (self.read if self.draft is None else self._after_labels)()
+            return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
         self._corrections = self._label_key = None
@@ -228,7 +235,6 @@ class Session:
         # A first map is one of other labels.
         self.draft = self._draft_result = None
         self._after_labels()
-        self._say_fault()
 
     def end_labeling(self) -> None:
         """End the labelling by hand and drop its live map; the labels stay."""
@@ -298,13 +304,6 @@ class Session:
         self._read()
         self.columns_changed.emit()
         self.shown_changed.emit()
-
-    def _on_written(self) -> None:
-        """Show what others have written; a live map of the labelling here stays."""
-        if self.draft is None:
-            self.read()
-        else:
-            self._after_labels()
 
     def _read(self) -> None:
         adata = self.adata
@@ -422,16 +421,11 @@ class Session:
 
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
-        self._say_copy(self._change_labels(lambda labeling: labeling.rename_class(name, new)))
+        self._correct(lambda labeling: labeling.rename_class(name, new))
 
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, in the same column as `rename_class`."""
-        self._say_copy(self._change_labels(lambda labeling: labeling.merge_class(name, into)))
-
-    def _say_copy(self, done: Labeling | None) -> None:
-        if done is not None and done is not self.labeling:
-            text = f"Written to {done.column!r}; choose it under Classes to train with it."
-            self.say(text)
+        self._correct(lambda labeling: labeling.merge_class(name, into))
 
     @property
     def new_labels(self) -> list[str]:
@@ -442,13 +436,9 @@ class Session:
     def label_selected(self, label: str) -> None:
         """Label the selected cells; an empty label removes theirs."""
         rows, name = np.flatnonzero(self.selected), label.strip()
-        done = self._change_labels(lambda labeling: labeling.assign(rows, name or None))
-        if done is not None and done is not self.labeling:
-            cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
-            self.say(
-                f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
-                "choose it under Classes to train with it."
-            )
+        cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
+        text = f"{cells} now {name or 'unlabeled'}. "
+        self._correct(lambda labeling: labeling.assign(rows, name), text)
 
     def confirm_selected(self) -> None:
         """Note that the labels of the selected cells are right."""
@@ -466,6 +456,13 @@ class Session:
     def change_labels(self, change: Callable[[Labeling], object]) -> bool:
         """Change the labels that are given by hand, or their classes; return whether it worked."""
         return self.labeling is not None and self._change_labels(change) is not None
+
+    def _correct(self, change: Callable[[Labeling], object], text: str = "") -> None:
+        """Change labels, and say in which column corrections were written."""
+        done = self._change_labels(change)
+        if done is not None and done is not self.labeling:
+            where = f"Written to obs[{done.column!r}]; choose it under Classes to train with it."
+            self.say(text + where)
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
@@ -490,15 +487,12 @@ class Session:
         if self.table is not None:
             self.table.unsaved = True
             self.catalog.show_elsewhere(self.table)
-        self._say_fault()
         return labeling
-
-    def _say_fault(self) -> None:
-        if self.labeling is not None and (fault := self.labeling.fault) is not None:
-            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
 
     def _after_labels(self, *, columns: bool = True) -> None:
         self._read_classes()
         if columns:
             self.columns_changed.emit()
         self.shown_changed.emit()
+        if self.labeling is not None and (fault := self.labeling.fault) is not None:
+            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
