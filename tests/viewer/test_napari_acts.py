@@ -182,9 +182,13 @@ def test_saving_asks_before_it_replaces_a_file(
     asked: list[str] = []
 
     def refuse() -> None:
-        (box,) = (x for x in QApplication.topLevelWidgets() if isinstance(x, QMessageBox))
-        asked.append(box.text())
-        box.button(QMessageBox.StandardButton.No).click()
+        boxes = [x for x in QApplication.topLevelWidgets() if isinstance(x, QMessageBox)]
+        shown = next((box for box in boxes if box.isVisible()), None)
+        if shown is None:
+            QTimer.singleShot(100, refuse)
+            return
+        asked.append(shown.text())
+        shown.button(QMessageBox.StandardButton.No).click()
 
     field.setText("precious")
     QTimer.singleShot(100, refuse)

@@ -27,6 +27,7 @@ from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Search, button, column, side_by_side
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
@@ -55,6 +56,8 @@ class CellsPanel(QWidget):
         self.color_box = Search("Colour by", tip)
         self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
         self._colors: colorings.Colors | None = None
+        self._some: list[int] = []
+        """Rows of the pictures that are shown."""
         self._hovered = ""
         """Name, label and prediction of the cell under the mouse."""
         self._is_first = True
@@ -82,8 +85,12 @@ class CellsPanel(QWidget):
         tip = "Give the selected cells a label, in a copy of the column; the original stays"
         self.label_button = button("Label as", tip, self.label_menu)
         self.why = WhyPanel(session, viewer)
+        self.some = Strip(session, viewer)
+        """Pictures of a few of the selected cells."""
+        self.some.hide()
+        self.some.chosen.connect(self._on_picture)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
-        column(self, cells, self.unseen_text, self.why)
+        column(self, cells, self.unseen_text, self.why, self.some)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = QTimer(self, interval=0, singleShot=True)
         self._coloring.timeout.connect(self._recolor)
@@ -258,7 +265,7 @@ class CellsPanel(QWidget):
         remove(self._viewer, unmarked)
         for link in self._links:
             link.highlight(chosen)
-        self.selection_text.say(self._composition(chosen))
+        self._describe()
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
         self.show_button.setEnabled(len(chosen) > 0 and not unseen)
@@ -266,7 +273,30 @@ class CellsPanel(QWidget):
         if zoom:
             self._zooming.start()
 
+    def _describe(self) -> None:
+        """Say what the selected cells are, and show pictures of a few of several, at random."""
+        session, rows = self._session, np.flatnonzero(self._session.selected)
+        self.selection_text.say(self._composition(rows))
+        joins = [link.join.joined[rows] for link in self._links]
+        rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
+        rows = np.random.default_rng(0).permutation(rows)[:N_THUMBNAILS]
+        self.some.setVisible(len(rows) > 0 and self.some.has_images)
+        if not self.some.isHidden():
+            names, palette = [*map(str, session.class_colors), "no label"], session.class_colors
+            colors = [*palette.values(), colorings.GREY]
+            captions = [
+                Caption(names[i], colors[i], is_given=True) for i in session.shown_codes[rows]
+            ]
+            tips = [" · ".join(describe(session, int(row), session.drawn)) for row in rows]
+            self._some = rows.tolist()
+            self.some.show_cells(self._some, captions, tips)
+
+    def _on_picture(self, i: int) -> None:
+        """Select a cell whose picture was clicked, and show it in its image."""
+        self._session.select(np.array([self._some[i]]), zoom=True)
+
     def _on_shown(self) -> None:
+        self._describe()
         self._offer_colorings()
         if self._session.labeling is None:
             self._recolor()

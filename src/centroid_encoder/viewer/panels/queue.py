@@ -9,11 +9,12 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
 from centroid_encoder.tl._result import obs_key
+from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
 from centroid_encoder.viewer.session.labeling import Codes, Labeling
 from centroid_encoder.viewer.session.queue import (
@@ -81,7 +82,7 @@ class QueuePanel(QWidget):
         applying = self.apply_button, QLabel("if ≥"), self.confidence_box
         column(self, self.text, self.strip, side_by_side(*suggesting, *applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
-        self.strip.chosen.connect(self.go_to)
+        self.strip.chosen.connect(lambda i: self.go_to(self._page[i]))
         session.shown_changed.connect(self._on_shown)
         session.catalog.listed.connect(self._show)
 
@@ -241,6 +242,19 @@ class QueuePanel(QWidget):
         is_open = self.queue.is_open(place, self._codes)
         return is_open and self.queue.cells[place].label in self._colors
 
+    def _show_strip(self, colors: dict[str, str]) -> None:
+        """Show the page of the queue, with the labels of now or the proposals."""
+        queue, codes, names = self.queue, self._codes, list(colors)
+        cells, captions = [queue.cells[place] for place in self._page], []
+        for cell in cells:
+            code, name = codes[cell.row], cell.label or "?"
+            if is_given := bool(code >= 0):
+                name = names[code]
+            text = "skipped" if cell.row in queue.skipped and not is_given else name
+            captions.append(Caption(text, colors.get(text, GREY), is_given))
+        rows, tips = [cell.row for cell in cells], [cell.text for cell in cells]
+        self.strip.show_cells(rows, captions, tips, queue.place - self._page.start)
+
     def _show(self) -> None:
         """Show where the queue is, and what can be done."""
         session, queue, colors = self._session, self.queue, self._colors
@@ -259,5 +273,5 @@ class QueuePanel(QWidget):
         self.strip.setVisible(has_strip)
         self.agree_button.setVisible(has_strip)
         if has_strip:
-            self.strip.show_page(queue, self._page, self._codes, colors)
+            self._show_strip(colors)
             self.agree_button.setEnabled(any(map(self._is_proposed, self._page)))

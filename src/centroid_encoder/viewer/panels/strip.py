@@ -1,8 +1,8 @@
-"""A film strip: pictures of a page of the queue, with given or proposed labels below."""
+"""A film strip: pictures of some cells, with given or proposed labels below."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,8 +29,6 @@ from centroid_encoder.viewer.data.thumbnail import (
     make_thumbnail,
 )
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.session.labeling import Codes
-from centroid_encoder.viewer.session.queue import Queue
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Steps, Task
 
@@ -97,20 +95,19 @@ class _Picture(QAbstractButton):
 
 
 class Strip(QWidget):
-    """A button with a picture for each cell of a page; the present cell has a frame.
+    """A button with a picture for each of some cells; the present cell has a frame.
 
     The label below a picture is filled with the colour of its class; a proposal is framed with it.
     """
 
     chosen = Signal(int)
-    """Place in the queue of a picture that was clicked."""
+    """Place of a picture that was clicked."""
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
         self._viewer = viewer
         self._rows: list[int] = []
-        self._places = range(0)
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
@@ -122,7 +119,7 @@ class Strip(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(2)
         for i, one in enumerate(self.buttons):
-            one.clicked.connect(partial(self._on_click, i))
+            one.clicked.connect(partial(self.chosen.emit, i))
             grid.addWidget(one, *divmod(i, N_COLUMNS))
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -141,25 +138,16 @@ class Strip(QWidget):
         """Whether there is an image to take pictures from."""
         return any(isinstance(layer, Image) for layer in self._viewer.layers)
 
-    def show_page(
-        self, queue: Queue, places: range, codes: Codes, colors: Mapping[str, str]
+    def show_cells(
+        self, rows: list[int], captions: list[Caption], tips: list[str], current: int = -1
     ) -> None:
-        """Show these places of a queue, with their labels of now or their proposals."""
-        self._places, self._current = places, queue.place - places.start
-        cells, names = [queue.cells[place] for place in places], list(colors)
-        rows = [cell.row for cell in cells]
-        self.captions = []
-        for cell in cells:
-            code, name = codes[cell.row], cell.label or "?"
-            if is_given := bool(code >= 0):
-                name = names[code]
-            text = "skipped" if cell.row in queue.skipped and not is_given else name
-            self.captions.append(Caption(text, colors.get(text, GREY), is_given))
+        """Show the cells of some rows, `N_THUMBNAILS` at most."""
+        self.captions, self._current = captions, current
         for i, one in enumerate(self.buttons):
-            one.setVisible(i < len(cells))
-            if i < len(cells):
-                one.setToolTip(f"{self.captions[i].text}\n{cells[i].text}")
-                one.setAccessibleName(self.captions[i].text)
+            one.setVisible(i < len(rows))
+            if i < len(rows):
+                one.setToolTip(f"{captions[i].text}\n{tips[i]}")
+                one.setAccessibleName(captions[i].text)
         if rows != self._rows:
             self._rows, self.pictures = rows, [None] * len(rows)
             self.read()
@@ -180,9 +168,6 @@ class Strip(QWidget):
     def _on_layers(self, event: Any) -> None:
         if isinstance(event.sources[0], Image) and event.type in LOOKS:
             self._again.start()
-
-    def _on_click(self, i: int) -> None:
-        self.chosen.emit(self._places[i])
 
     def _draw(self) -> None:
         shown = zip(self.buttons, self.pictures, self.captions, strict=False)
