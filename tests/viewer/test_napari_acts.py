@@ -98,7 +98,7 @@ def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(QMessageBox, "question", lambda *_: next(answers))
         for n_tables in (2, 1, 0):
-            widget.data.close_button.click()
+            widget.data.close_action.trigger()
             assert len(widget.catalog.tables) == n_tables
     assert next(answers, None) is None
 
@@ -171,14 +171,19 @@ def test_saving_asks_before_it_replaces_a_file(
     row = widget.save_row
     widget.show_table(cells)
     (tmp_path / "precious.csv").write_text("my other data")
-    row.save_table_action.trigger()
-    (dialog,) = row.findChildren(QFileDialog)
-    dialog.setDirectory(str(tmp_path))
-    csv = next(kind for kind in dialog.nameFilters() if "csv" in kind)
-    dialog.selectNameFilter(csv)
-    dialog.filterSelected.emit(csv)
-    (field,) = dialog.findChildren(QLineEdit)
-    assert field.text() == "cells_ce.csv"
+
+    def ask() -> tuple[QFileDialog, QLineEdit]:
+        row.save_table_action.trigger()
+        dialog = row.findChildren(QFileDialog)[-1]
+        dialog.setDirectory(str(tmp_path))
+        csv = next(kind for kind in dialog.nameFilters() if "csv" in kind)
+        dialog.selectNameFilter(csv)
+        dialog.filterSelected.emit(csv)
+        (field,) = dialog.findChildren(QLineEdit)
+        assert field.text() == "cells_ce.csv"
+        return dialog, field
+
+    dialog, field = ask()
     asked: list[str] = []
 
     def refuse() -> None:
@@ -195,6 +200,9 @@ def test_saving_asks_before_it_replaces_a_file(
     dialog.accept()
     assert "precious.csv already exists" in asked[0]
     assert (tmp_path / "precious.csv").read_text() == "my other data"
+    # Without the focus, the field does not forget the file that it has found.
+    dialog.reject()
+    dialog, field = ask()
     field.setText("mine")
     dialog.accept()
     qtbot.waitUntil(lambda: row.task is None and (tmp_path / "mine.csv").exists())
@@ -305,7 +313,7 @@ def test_drawn_layers_do_not_update_the_lists(viewer: Viewer, shown: Any, qtbot:
     for rows in ([5], [6], [], [7], []):
         widget.select(np.array(rows, dtype=np.intp))
         qtbot.wait(20)
-    widget.cells.color_box.setCurrentText("original colours")
+    widget.cells.color_box.choose("original colours")
     qtbot.wait(20)
     assert not any(map(is_drawn, viewer.layers))
     assert not listed
@@ -334,7 +342,9 @@ def test_a_mask_that_napari_opens_as_an_image_is_joined(
     widget = open_widget()
     assert [x.name for x in widget.catalog.layers] == ["mask labels"]
     widget.show_table(cells, label_key="cell_type")
-    assert [x.name for x in viewer.layers] == ["DAPI", "mask", "mask labels"]
+    assert [x.name for x in viewer.layers] == [
+        "DAPI", "mask", "mask labels", "mask labels · label",
+    ]  # fmt: skip
     labels = viewer.layers["mask labels"]
     assert widget.catalog.layer is labels
     assert not mask.visible

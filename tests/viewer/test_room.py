@@ -93,4 +93,4 @@ def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
         for (first, before), (second, after) in pairwise(zip(chain, places, strict=True)):
             follows = after.y() > before.y() + 8
             follows |= abs(after.y() - before.y()) <= 8 and after.x() > before.x()
-            assert follows, (card, first, second)
+            assert follows, (card, first, second, first.text(), second.text())

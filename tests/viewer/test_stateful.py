@@ -435,7 +435,8 @@ class User(LabelsByHand):
     def do_look(self) -> None:
         """Switch the 3-D view or the grid."""
         if self.pick(["3-D", "grid"]) == "grid":
-            self.viewer.grid.enabled = not self.viewer.grid.enabled
+            grid = self.viewer.canvas.grid
+            grid.enabled = not grid.enabled
         else:
             self.viewer.dims.ndisplay = 5 - self.viewer.dims.ndisplay
 
@@ -471,6 +472,10 @@ class User(LabelsByHand):
         if adata is None or is_busy or adata.n_obs < 50 or id(adata) in by_hand:
             return []
         adata._inplace_subset_obs(np.arange(adata.n_obs - 1))
+        name = next(name for name, one in self.adatas.items() if one is adata)
+        before = self.originals[name].iloc[:-1]
+        self.originals[name] = adata.obs[list(before)].copy()
+        assert self.originals[name].astype(str).equals(before.astype(str))
         self.do_color_by()
         return [adata]
 

@@ -18,7 +18,7 @@ from napari.utils.notifications import ErrorNotification, Notification, notifica
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
 from qtpy.QtGui import QGuiApplication, QWheelEvent
-from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox
+from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QPushButton
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -112,7 +112,7 @@ def test_a_draft_is_drawn_unasked_until_a_map_is_trained(
     with unchanged(cells):
         qtbot.waitUntil(lambda: widget.session.draft is not None, timeout=60_000)
         assert title.text().startswith("draft: ")
-        assert "of 24 held out wrong" in title.text()
+        assert "of 24 wrong" in title.text()
         assert len(widget.map.canvas.map.scene.hollow) == 24
         # Held-out cells keep their labels.
         assert counts(widget) == {"type 0": 40, "type 1": 40, "type 2": 40}
@@ -184,20 +184,22 @@ def test_errors_are_one_readable_line(
 
 
 def test_missing_values_show_their_field(
-    widget: CentroidEncoderWidget, train: Train, cells: AnnData, unchanged: Any
+    widget: CentroidEncoderWidget, train: Train, cells: AnnData, unchanged: Any, qtbot: QtBot
 ):
-    cells.X[3, 2] = np.nan
+    cells.X[3:15, 2] = np.nan
     with unchanged(cells):
         train(widget)
     text = widget.message.text()
-    assert "1 NaN or infinite values in 1 of 120 cells; the first is" in text
-    assert 'missing="drop"' in text
-    assert widget.form.missing.native.isVisible()
-    widget.form.missing.value = "mean"
-    train(widget)
+    assert "12 NaN or infinite values in 12 of 120 cells; the first is" in text
+    assert "missing=" not in text
+    cures = widget.training_panel.cures
+    assert cures.isVisible()
+    next(x for x in cures.findChildren(QPushButton) if "mean" in x.text()).click()
+    qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert widget.message.kind != "error"
     assert np.isfinite(cells.obsm["X_ce"]).all()
     assert np.isnan(cells.X[3, 2])
+    assert cures.isHidden()
 
 
 # -- results that are there ----------------------------------------------------------------------
@@ -212,7 +214,7 @@ def test_a_message_says_that_labels_have_changed(
     with unchanged(cells):
         widget = open_widget()
         assert widget.message.text().startswith(
-            "obs['cell_type'] has changed since the embedding was made: 'new' was not among"
+            "Column 'cell_type' has changed since the embedding was made: 'new' was not among"
         )
         assert widget.result is None
 
@@ -286,7 +288,7 @@ def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
 
     next(iter(trained.cells._links)).picked.emit(np.array([5]))
     assert (
-        f"cell cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
+        f"cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
         in trained.cells.selection_text.text()
     )
     assert trained.map.canvas.map.selected.tolist() == [5]

@@ -32,6 +32,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.picture import picture
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
@@ -115,7 +116,8 @@ class CentroidEncoderWidget(QWidget):
         self.label.keys.watch(self.map.canvas.canvas, *steps)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
-        self.save_row.picture = self._picture
+        # A method would keep a closed widget in memory.
+        self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
         self.misplaced.train_wanted.connect(self._on_train_wanted)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
@@ -143,7 +145,7 @@ class CentroidEncoderWidget(QWidget):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables, also with images beside them; napari opens all other files."""
-        self.data.dragEnterEvent(event)
+        event.setAccepted(bool(dropped(event)[0]))
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Open dropped tables and images."""
@@ -431,13 +433,14 @@ class CentroidEncoderWidget(QWidget):
                 field.installEventFilter(self)
         self._on_shown()
 
-    def _picture(self) -> Figure:
-        canvas, session = self.map.canvas, self.session
-        colors = {str(name): color for name, color in session.class_colors.items()}
-        drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
-        drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
-        return picture(self.viewer, drawn, canvas.title.text(), colors)
+
+def on_screen(viewer: napari.Viewer, canvas: MapCanvas, session: Session) -> Figure:
+    """Return a figure of the image and the map as they are shown, with the classes."""
+    colors = {str(name): color for name, color in session.class_colors.items()}
+    drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
+    drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
+    return picture(viewer, drawn, canvas.title.text(), colors)
 
 
 class _Scrolled(QScrollArea):

@@ -21,6 +21,7 @@ from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
+from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import DataPanel
 from tests.viewer.seen import entries, open_table
@@ -179,8 +180,8 @@ def test_a_button_shows_positions_if_there_is_no_layer(
     assert panel.joined_text.text().startswith("120 cells; 0 without a point in the layer")
 
 
-def dropped(panel: DataPanel, *paths: Path) -> bool:
-    """Drag files over the panel and drop them; return whether it takes them."""
+def dropped(widget: CentroidEncoderWidget, *paths: Path) -> bool:
+    """Drag files over the widget and drop them; return whether it takes them."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     how = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier(0))
@@ -188,22 +189,26 @@ def dropped(panel: DataPanel, *paths: Path) -> bool:
         # PySide6 6.12 takes a QPointF here, and the others do not.
         warnings.simplefilter("ignore", DeprecationWarning)
         enter = QDragEnterEvent(QPoint(5, 5), *how)
-    panel.dragEnterEvent(enter)
+    widget.dragEnterEvent(enter)
     if enter.isAccepted():
-        panel.dropEvent(QDropEvent(QPointF(5, 5), *how))
+        widget.dropEvent(QDropEvent(QPointF(5, 5), *how))
     return enter.isAccepted()
 
 
-def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot) -> None:
+def test_tables_are_dropped(
+    open_widget: Callable[[], CentroidEncoderWidget], cells: AnnData, tmp_path: Path, qtbot: QtBot
+) -> None:
+    widget = open_widget()
+    panel = widget.data
     cells.write_zarr(tmp_path / "cells.zarr")
     cells.obs_names = [*cells.obs_names[1:], cells.obs_names[1]]
     cells.write_h5ad(tmp_path / "cells.h5ad")
     notification_manager.records.clear()
-    assert not dropped(panel, tmp_path / "photo.tif")
+    assert not dropped(widget, tmp_path / "photo.tif")
     assert panel.catalog.tables == []
     (tmp_path / "text.h5ad").write_text("no table")
     files = [tmp_path / name for name in ("cells.zarr", "text.h5ad", "cells.h5ad")]
-    assert dropped(panel, *files)
+    assert dropped(widget, *files)
     assert panel.opening.isVisible()
     qtbot.waitUntil(lambda: len(panel.catalog.tables) == 2)
     assert panel.opening.isHidden()

@@ -308,7 +308,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     held_out = session.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
-    assert f"of {held_out.sum()} held out wrong" in widget.map.canvas.title.text()
+    assert f"of {held_out.sum()} wrong" in widget.map.canvas.title.text()
     assert panel.count_text.text() == "30 of 120 labelled."
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
@@ -317,9 +317,10 @@ def test_a_live_map_appears_and_keeps_its_places(
     widget.map.canvas.selection_made.emit(np.array([7]), "replace")
     assert_array_equal(np.flatnonzero(session.selected), [7])
 
+    # The live map stays after Done.
     panel.start_button.click()
-    assert session.draft is None
-    assert widget.map.result is None
+    assert session.draft is not None
+    assert widget.map.result is second
     assert COLUMN in table.obs
     assert widget.form.label_key.value == COLUMN
 

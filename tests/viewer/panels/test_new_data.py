@@ -219,6 +219,8 @@ def test_without_another_table_nothing_can_be_mapped(
     panel = widget.new_data
     assert panel.map_button.isEnabled()
     viewer.layers.remove(viewer.layers["other"])
+    qtbot.waitUntil(lambda: not widget.data._refresh.isActive())
+    widget.catalog.close(panel.table_box.value)
     qtbot.waitUntil(lambda: not panel.table_box.count())
     assert not panel.map_button.isEnabled()
     assert panel.table_box.placeholderText() == "no other table found"

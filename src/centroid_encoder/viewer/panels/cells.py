@@ -162,7 +162,7 @@ class CellsPanel(QWidget):
         """Hide the layers of other images, and show those of the cell's image that were hidden."""
         session, viewer = self._session, self._viewer
         column = session.catalog.image_column
-        if session.adata is None or column is None or viewer.grid.enabled:
+        if session.adata is None or column is None or viewer.canvas.grid.enabled:
             return
         layers = [layer for layer in viewer.layers if not is_drawn(layer)]
         own = layers_of_cell(layers, session.adata.obs, column, row)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from napari.layers import Labels
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
@@ -94,7 +94,7 @@ class DataPanel(QWidget):
         form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
         self.details = QWidget()
-        self.fold.clicked.connect(lambda: self.show_details(self.details.isHidden()))
+        self.fold.clicked.connect(self._on_fold)
         self.below = column(self.details, form, self.images_table, self.joined_text)
         above = self.opening, self.measuring, self.details, self.message
         column(self, *above, self.mend_button, self.positions_button)
@@ -107,6 +107,9 @@ class DataPanel(QWidget):
         """Show or hide how the table and the layers belong together."""
         self.details.setVisible(on)
         self._show_fold()
+
+    def _on_fold(self) -> None:
+        self.show_details(self.details.isHidden())
 
     def _show_fold(self) -> None:
         """Say in one line what the details are."""
@@ -130,10 +133,6 @@ class DataPanel(QWidget):
         self.message.say("")
         work = partial(run_job, lambda: plan)
         self.measuring.begin(work, f"Measuring {name_of(plan)}", self._on_measured)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Accept files of tables; napari opens all others."""
-        event.setAccepted(bool(dropped(event)[0]))
 
     def _on_close(self) -> None:
         """Close the chosen table, after a question if its results are not saved."""

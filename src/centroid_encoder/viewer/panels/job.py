@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.utils.notifications import show_error
-from qtpy.QtWidgets import QPushButton, QWidget
+from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
 from centroid_encoder.core.reports import Frame, StoppedTooEarly
@@ -21,6 +21,8 @@ from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
+
+N_CURES = 2
 
 
 class JobPanel(QWidget):
@@ -43,8 +45,10 @@ class JobPanel(QWidget):
         self.message = Message()
         self.cures = QWidget()
         """Buttons that do what the message advises."""
-        self._cures = side_by_side()
-        self.cures.setLayout(self._cures)
+        # Made at once, so that the Tab key reaches them in their order.
+        self._acts: list[Callable[[], object]] = []
+        self._buttons = [button("", "", partial(self._cure, i)) for i in range(N_CURES)]
+        self.cures.setLayout(side_by_side(*self._buttons))
         self.cures.hide()
         form.setting_changed.connect(self._on_setting)
         self.progress.cancelled.connect(self._on_cancelled)
@@ -83,11 +87,10 @@ class JobPanel(QWidget):
 
     def offer_cures(self, cures: Mapping[str, Callable[[], object]]) -> None:
         """Show a button for each cure, in place of those before."""
-        for old in self.cures.findChildren(QPushButton):
-            self._cures.removeWidget(old)
-            old.deleteLater()
-        for text, act in cures.items():
-            self._cures.addWidget(button(text, "", act))
+        self._acts = list(cures.values())[:N_CURES]
+        for one, text in zip(self._buttons, [*cures, *[""] * N_CURES], strict=False):
+            one.setText(text)
+            one.setVisible(bool(text))
         self.cures.setVisible(bool(cures))
 
     def run(self) -> None:
@@ -97,6 +100,9 @@ class JobPanel(QWidget):
         """Give a field a value, and start the job with it."""
         self.form.fields[name].value = value
         self.run()
+
+    def _cure(self, i: int) -> None:
+        self._acts[i]()
 
     def enable(self) -> None:
         """Enable the buttons that can be used now."""

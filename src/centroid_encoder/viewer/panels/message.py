@@ -60,6 +60,7 @@ COLUMN = re.compile(r"\bobs\[('[^']*')\]")
 
 def in_words(text: str) -> str:
     """Return a text in which columns have the names of the fields of the widget."""
+    text = text.replace("Run ce.tl.centroid_encoder again", "Train again")
     return COLUMN.sub(r"column \1", text)
 
 

@@ -82,7 +82,7 @@ class QueuePanel(QWidget):
         applying = self.apply_button, QLabel("if ≥"), self.confidence_box
         column(self, self.text, self.strip, side_by_side(*suggesting, *applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
-        self.strip.chosen.connect(lambda i: self.go_to(self._page[i]))
+        self.strip.chosen.connect(self._on_picture)
         session.shown_changed.connect(self._on_shown)
         session.catalog.listed.connect(self._show)
 
@@ -146,6 +146,9 @@ class QueuePanel(QWidget):
         self.queue.place = place
         self._look()
         self._show()
+
+    def _on_picture(self, i: int) -> None:
+        self.go_to(self._page[i])
 
     def apply(self) -> None:
         """Write the labels of the live map into a column; first say which classes are doubtful."""
