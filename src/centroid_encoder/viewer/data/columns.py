@@ -190,7 +190,7 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
 
 
 def image_of(layer: Layer, values: Sequence[object]) -> object:
-    """Return the image that a layer is a part of, such as a channel; None if its name says none.
+    """Return the image that a layer is a part of, such as a channel; None if no name fits.
 
     Further words may have numbers here: ``P1 CD3`` is of ``P1``, and of no image ``P``.
     """
