@@ -388,6 +388,8 @@ class Session:
         if self.drawn is None or self.drawn_adata is None:
             return colors
         of_map = class_colors(self.drawn_adata, self.drawn, None)
+        # Corrections may lack classes of the map.
+        colors = label_colors(adata, shown) | colors
         # The colours of a draft may be older than those of the labels.
         colors = colors | of_map if self.draft is None else of_map | colors
         return {name: colors[name] for name in self.classes}
