@@ -28,7 +28,7 @@ from napari.utils.notifications import ErrorNotification, notification_manager
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QItemSelectionModel, QPoint, Qt
 from qtpy.QtTest import QTest
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QMessageBox
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import misplaced
@@ -215,7 +215,11 @@ class User(LabelsByHand):
 
     def do_close_table(self) -> None:
         """Close the table of the notebook if it is chosen; the others go with their layers."""
-        self.widget.data.close_action.trigger()
+        answers = QMessageBox.StandardButton
+        answer = self.pick([answers.Yes, answers.No])
+        with pytest.MonkeyPatch.context() as patches:
+            patches.setattr(QMessageBox, "question", lambda *_: answer)
+            self.widget.data.close_action.trigger()
 
     def do_open_table(self) -> None:
         self.widget.show_table(self.adatas["notebook"])
