@@ -22,9 +22,8 @@ from benchmarks.rivals import classical, contrastive, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict, nearest_center
+from centroid_encoder.recipes import RECIPES
 
-SAME_RECIPE = ("letter", "landsat", "phoneme", "iris", "sonar")
-"""Experiments whose recipe is the procedure of the paper's text; there is no other program."""
 Decisions = dict[str, NDArray[np.intp]]
 """(n_test,) predicted class indices by rule: ``"knn"``, ``"voronoi"`` or ``"decoder"``."""
 Run = Callable[[str, NDArray[Any], NDArray[np.intp], NDArray[Any], int], Decisions]
@@ -58,11 +57,16 @@ BOTTLENECK: dict[str, Any] = {"placement": "bottleneck", "class_weight": None}
 
 
 PROCEDURE: dict[str, Any] = {
-    "validation_fraction": 0.1, "patience": 30, "max_epochs": 300, "merge_epochs": 25,
-}  # fmt: skip
-"""Parameters of the training that the paper's text describes. The recipes for MNIST and USPS have
-those of its published program instead: a number of epochs, and no validation. The text does not say
-how many epochs without a better one end the training, nor for how many it goes on afterwards."""
+    name: RECIPES["paper-letter"][name]
+    for name in ("validation_fraction", "patience", "max_epochs", "merge_epochs")
+}
+"""Parameters of the training in the paper's text: validation, early stopping, and a merge.
+
+The recipes for MNIST and USPS follow the published program, which has a number of epochs and no
+validation. The numbers of epochs are missing in the text; ours are in `centroid_encoder.recipes`.
+"""
+SAME_RECIPE = ("letter", "landsat", "phoneme", "iris", "sonar")
+"""Experiments whose recipe is this procedure."""
 
 
 def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
@@ -216,10 +220,10 @@ def _rows() -> list[Method]:
                 ("recipe", {}, {}),
                 ("procedure", PROCEDURE, dict.fromkeys(SAME_RECIPE, "the recipe is the same")),
             )
-            for ending, pretraining in (
-                ("", {}),
-                (", not pre-trained", {"pretrain_epochs": 0}),
-            )
+            for ending, pretraining in {
+                "": {},
+                ", not pre-trained": {"pretrain_epochs": 0},
+            }.items()
         ),
     ]
     deep = [

@@ -320,11 +320,15 @@ def gpu_table(results: pd.DataFrame) -> str:
 
 def missing_list() -> str:
     """Return a list of the reasons why methods are not run on an experiment."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for method in METHODS.values():
         for name, reason in method.missing.items():
-            reasons.setdefault(f"{EXPERIMENTS[name].title}: {reason}", []).append(method.name)
-    return "\n".join(f"- {reason}. {', '.join(names)}." for reason, names in reasons.items())
+            reasons.setdefault((EXPERIMENTS[name].title, reason), []).append(method.name)
+    # One line for experiments that lack the same methods for the same reason.
+    lines: dict[tuple[str, str], list[str]] = {}
+    for (title, reason), names in reasons.items():
+        lines.setdefault((reason, "; ".join(names)), []).append(title)
+    return "\n".join(f"- {', '.join(lines[key])}: {key[0]}. {key[1]}." for key in lines)
 
 
 def replaced(text: str, name: str, table: str) -> str:

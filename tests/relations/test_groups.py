@@ -68,9 +68,9 @@ def test_a_class_of_one_small_donor_is_still_placed(digits) -> None:
     kept = (y != 6) | (groups == "donor 1")
     model = ce.CentroidEncoder(random_state=0).fit(X[kept], y[kept], groups=groups[kept])
     of_class = y_new == 6
-    # The network that places this donor has never seen the class, so that one vote is lost: 0.2 to
-    # 0.35 by the versions of the packages. Without any vote it would be near 1.
-    assert error(model, X_new[of_class], y_new[of_class]) < 0.5
+    # The network that places this donor has never seen the class, so that one vote is lost. With
+    # seeds 0 to 3, the error is 0.21 to 0.32 with the pinned, the newest and the lowest versions.
+    assert error(model, X_new[of_class], y_new[of_class]) < 0.35
 
 
 def test_a_donor_with_most_cells_is_named(digits) -> None:
