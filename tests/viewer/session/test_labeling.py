@@ -229,6 +229,39 @@ def test_a_label_that_is_taken_back_after_a_restart_is_not_lost() -> None:
     assert Labeling(table(), "mine").unsaved == 1
 
 
+def test_the_journal_has_the_new_name_of_a_class() -> None:
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    labeling.assign([0, 1], "a")
+    labeling.assign([2], "b")
+    labeling.rename_class("a", "new")
+    assert Labeling(adata, "mine").unsaved == 0
+    crashed = table()
+    Labeling(crashed, "mine").restore()
+    assert values(crashed)[:4] == ["new", "new", "b", None]
+    labeling.undo()
+    assert Labeling(adata, "mine").unsaved == 0
+
+
+def test_no_label_is_lost_if_a_discard_stops_halfway(monkeypatch: pytest.MonkeyPatch) -> None:
+    Labeling(table(), "mine").assign([0, 1], "a")
+    adata = table()
+    again = Labeling(adata, "mine")
+    again.assign([2], "b")
+
+    def stop(*_: object) -> None:
+        raise OSError("no power")
+
+    with monkeypatch.context() as patches:
+        patches.setattr("os.replace", stop)
+        again.discard()
+    assert isinstance(again.fault, OSError)
+    assert Labeling(table(), "mine").unsaved == 3
+    again.discard()
+    assert again.fault is None
+    assert Labeling(table(), "mine").unsaved == 1
+
+
 def test_tables_with_the_same_names_in_other_places_have_their_own_journals() -> None:
     here, there = table(), table()
     here.obsm["spatial"] = np.zeros((N, 2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -270,8 +271,7 @@ class Labeling:
     def discard(self) -> None:
         """Forget the labels of the journal of an earlier session."""
         self._lost = self._lost[:0]
-        self._journal.unlink(missing_ok=True)
-        self._note(np.flatnonzero(self.codes >= 0))
+        self._note(np.flatnonzero(self.codes >= 0), replacing)
 
     def to_csv(self, path: Path) -> None:
         """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
@@ -400,7 +400,9 @@ class Labeling:
             kept = [i for i, x in enumerate(classes) if x.name in known or (codes == i).any()]
             codes = np.append(pd.Index(kept).get_indexer(range(len(classes))), -1)[codes]
             classes = tuple(classes[i] for i in kept)
-        rows = np.flatnonzero(codes != now)
+        # The journal holds names: a renamed class changes its cells, too.
+        renamed = _names_of(codes, classes) != _names_of(now, before)
+        rows = np.flatnonzero((codes != now) | renamed)
         if len(rows) or classes != before:
             step = Change(text, rows, (before, now[rows]), (classes, codes[rows]))
             self._go(rows, step.before, step.after)
@@ -442,17 +444,26 @@ class Labeling:
             name: np.array(x, object) for name, x in zip(STORED, marks, strict=True)
         }
 
-    def _note(self, rows: Codes) -> None:
-        """Add the labels of rows and the classes to the journal."""
+    def _note(
+        self,
+        rows: Codes,
+        opened: Callable[[Path], AbstractContextManager[Path]] = nullcontext,
+    ) -> None:
+        """Add the labels of rows and the classes to the journal, or replace it by them."""
         if self._original is not None:
             return
         self.fault, classes = None, self.classes
-        names = np.array([*(one.name for one in classes), ""], dtype=object)
-        labels = pd.Series(names[self.codes[rows]], self.adata.obs_names[rows])
+        labels = pd.Series(_names_of(self.codes[rows], classes), self.adata.obs_names[rows])
         try:
-            note_labels(labels, classes, self._journal)
+            with opened(self._journal) as file:
+                note_labels(labels, classes, file)
         except OSError as error:
             self.fault = error
+
+
+def _names_of(codes: Codes, classes: tuple[HandClass, ...]) -> NDArray[np.object_]:
+    """Return the name of the class of each cell; empty for none."""
+    return np.array([*(one.name for one in classes), ""], dtype=object)[codes]
 
 
 def suggested_column(adata: AnnData) -> str:
