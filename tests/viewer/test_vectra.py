@@ -48,7 +48,7 @@ def test_from_the_files_to_the_saved_result(
     assert widget.form.label_key.value == "phenotype"
 
     train(widget)
-    assert "in 17 of 6072 cells" in widget.message.text()
+    assert "17 of 6,072 cells are left out" in widget.message.text()
     widget.form.missing.value = "mean"
     widget.form.max_epochs.value = 20
     train(widget)
