@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from anndata import AnnData
 from napari import Viewer
+from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import (
     QAbstractButton,
@@ -94,3 +96,50 @@ def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
             follows = after.y() > before.y() + 8
             follows |= abs(after.y() - before.y()) <= 8 and after.x() > before.x()
             assert follows, (card, first, second, first.text(), second.text())
+
+
+@pytest.mark.parametrize(("size", "least"), [((1280, 780), 300), ((1500, 950), 380)])
+def test_the_map_stays_large_while_one_labels(
+    size: tuple[int, int],
+    least: int,
+    open_widget: Callable[[], CentroidEncoderWidget],
+    viewer: Viewer,
+    qtbot: QtBot,
+) -> None:
+    viewer.window._qt_window.resize(*size)
+    viewer.open_sample("centroid-encoder", "tissue")
+    widget = open_widget()
+    session, panel, queue, canvas = widget.session, widget.label, widget.queue, widget.map.canvas
+    qtbot.waitUntil(lambda: widget.catalog.join is not None)
+    scrolled = widget.findChild(QScrollArea)
+
+    def settle() -> None:
+        qtbot.waitUntil(lambda: not (panel.live.is_due or queue.is_searching), timeout=60_000)
+        qtbot.wait(100)
+
+    def check() -> None:
+        assert not cut_off(widget)
+        assert scrolled.verticalScrollBar().maximum() == 0
+        assert widget.map.height() >= least
+        assert panel.keys_text.height() < 3 * panel.keys_text.fontMetrics().height()
+
+    widget.show_mode(panel)
+    panel.start_button.click()
+    kinds = session.adata.obs["true_type"].astype(str).to_numpy()
+    for name in np.unique(kinds)[:7]:
+        panel.name_line.setText(name)
+        panel.add_class()
+    settle()
+    check()
+    for name in np.unique(kinds)[:3]:
+        widget.select(np.flatnonzero(kinds == name)[:5])
+        panel.label(name)
+    settle()
+    check()
+    assert canvas.title.text() == "live map: 0 of 2 wrong (too few)"
+    assert canvas.title.fontMetrics().horizontalAdvance(canvas.title.text()) < canvas.title.width()
+    for button in (queue.suggest_button, queue.strip_button):
+        button.click()
+        settle()
+        check()
+    assert queue.strip.isVisible()

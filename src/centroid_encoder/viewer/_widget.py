@@ -15,7 +15,7 @@ from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from qtpy.QtGui import QDragEnterEvent, QDropEvent
+from qtpy.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
@@ -40,7 +40,7 @@ from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
-from centroid_encoder.viewer.panels.label import LabelPanel
+from centroid_encoder.viewer.panels.label import MAX_ROWS, MIN_ROWS, LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
+HIGH = 800
+"""Height in pixels from which on the dock has room for more classes."""
 LOADING = "Loading PyTorch …"
 SHARE, SHARE_OF_MAP = 0.37, 0.45
 """Shares of the window that the dock takes at first, and with the map in a dock of its own."""
@@ -153,6 +155,11 @@ class CentroidEncoderWidget(QWidget):
         for path in others:
             self.viewer.open(path)
         self.data.opening.read(*tables)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show more classes at once in a high window."""
+        super().resizeEvent(event)
+        self.label.set_n_rows(MAX_ROWS if self.height() >= HIGH else MIN_ROWS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -364,7 +371,7 @@ class CentroidEncoderWidget(QWidget):
         self.setStyleSheet(
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
-            f"#headline {{ color: {style.ink}; font-size: 15px; font-weight: bold; }}"
+            f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
 
     def _lay_out(self) -> None:
@@ -417,7 +424,7 @@ class CentroidEncoderWidget(QWidget):
         above = data, training.progress, self.message, training.cures
         self._place = len(above)
         cards = self.modes.values()
-        self._parts = column(inner, *above, self.picture, self.save_row.below, *cards)
+        self._parts = column(inner, *above, self.picture, *self.save_row.below, *cards)
         self._parts.setStretchFactor(self.picture, 1)
         # A low window scrolls; it would otherwise grow beyond the screen.
         scrolled = _Scrolled()

@@ -45,7 +45,7 @@ BUTTONS = {
 }
 """Tooltip of each button."""
 ICONS = {"lasso": "polygon_lasso", "home": "home", "full": "pop_out"}
-TEXTS = {"names": "Abc", "held-out": "held-out"}
+TEXTS = {"names": "Abc", "held-out": "○"}
 TOOLS: dict[Tool, str] = {
     "lasso": "Lasso: drag around cells to select them",
     "rectangle": "Rectangle: drag a rectangle to select cells",
@@ -81,6 +81,8 @@ class MapCanvas(QWidget):
         self.title = QLabel()
         self.title.setAccessibleName("What the map shows")
         self.title.setObjectName("headline")
+        self.title.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.title.setWordWrap(True)
         self.buttons: dict[str, QToolButton] = {}
         row = QHBoxLayout()
         row.setSpacing(0)
@@ -94,8 +96,7 @@ class MapCanvas(QWidget):
             button.setCheckable(name in ("lasso", "names", "held-out"))
             row.addWidget(button)
             self.buttons[name] = button
-        row.addStretch()
-        row.addWidget(self.title)
+        row.addWidget(self.title, 1)
         self.buttons["home"].clicked.connect(self.map.home)
         self.buttons["names"].clicked.connect(self.map.set_named)
         self.tools = QActionGroup(self)
@@ -214,13 +215,13 @@ class _Canvas(FigureCanvasQTAgg):
     def __init__(self, figure: Figure) -> None:
         super().__init__(figure)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumSize(160, 200)
+        self.setMinimumSize(160, 300)
         # After a click on the map, it receives the keys for labelling.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAccessibleName("Map")
 
     def sizeHint(self) -> QSize:
-        return QSize(440, 280)
+        return QSize(440, 300)
 
     def blit(self, bbox: object = None) -> None:
         # Not at once, together with napari's canvas, which may be changing.

@@ -29,9 +29,9 @@ FIXED = {
     "unlabel": Key("0", "0", "no label"),
     "undo": Key("Ctrl+Z", KeyMod.CtrlCmd | KeyCode.KeyZ, "undo"),
     "redo": Key("Ctrl+Shift+Z", KeyMod.CtrlCmd | KeyMod.Shift | KeyCode.KeyZ, "redo"),
-    "accept": Key("Enter", "Enter", "accept the suggested label"),
-    "skip": Key("N", "N", "skip the cell"),
-    "back": Key("Backspace", "Backspace", "go back to the cell before"),
+    "accept": Key("Enter", "Enter", "accept"),
+    "skip": Key("N", "N", "skip"),
+    "back": Key("Backspace", "Backspace", "back"),
 }
 """Keys by what they do."""
 NAMES = {

@@ -19,7 +19,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer.panels.fields import button, column, page, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
@@ -36,8 +36,8 @@ HEADERS = [
     ("cells", "Labelled cells"),
 ]
 COLOR, NAME, KEY, CELLS = range(4)
-MAX_ROWS = 6
-"""Number of classes that are visible without scrolling."""
+MIN_ROWS, MAX_ROWS = 3, 6
+"""Numbers of classes that are visible without scrolling, in a low and in a high window."""
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
     "class. The labels go into a column of their own, and a live map is trained whenever you pause."
@@ -59,6 +59,7 @@ class LabelPanel(QWidget):
         self.classes: tuple[HandClass, ...] = ()
         """The classes in the order of the rows."""
         self._chosen = ""
+        self._n_rows = MIN_ROWS
         self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
@@ -104,8 +105,9 @@ class LabelPanel(QWidget):
         self._lost.setLayout(
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
         )
-        self.keys_text, self.count_text = Message(), Message()
-        fixed = (f"{key.shown} {key.meaning}" for key in FIXED.values())
+        self.count_text, self.keys_text, self.live_text = QLabel(), Message(), Message()
+        # A line does not end between a key and its meaning.
+        fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
         self.body = QWidget()
         column(
@@ -114,10 +116,12 @@ class LabelPanel(QWidget):
             self.view,
             side_by_side((self.name_line, 1), self.remove_button, self.files_button),
             self.keys_text,
-            self.count_text,
+            self.live_text,
         )
-        top = side_by_side(QLabel("Column"), (self.column_line, 1), self.start_button)
-        page(self, top, self.how, self.body)
+        top = side_by_side(
+            QLabel("Column"), (self.column_line, 1), self.count_text, self.start_button
+        )
+        column(self, top, self.how, self.body)
         self.keys.watch(self.view)
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
@@ -162,6 +166,11 @@ class LabelPanel(QWidget):
         self._choose(name or self._chosen)
         self._session.label_selected(name)
 
+    def set_n_rows(self, n_rows: int) -> None:
+        """Set the number of classes that are visible without scrolling."""
+        self._n_rows = n_rows
+        self.view.setFixedHeight(self.view.height_of(min(max(len(self.classes), 2), n_rows)))
+
     def import_csv(self, path: Path) -> None:
         """Take over the labels of a file."""
         unknown: list[int] = []
@@ -196,6 +205,7 @@ class LabelPanel(QWidget):
         self.start_button.setToolTip(tip)
         self.how.setVisible(not is_on)
         self.body.setVisible(is_on)
+        self.count_text.setVisible(is_on)
         self.classes = ()
         if labeling is None:
             self.keys.release()
@@ -212,7 +222,7 @@ class LabelPanel(QWidget):
             for one, n in zip(self.classes, labeling.counts(), strict=True)
         ]
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
-        self.view.setFixedHeight(self.view.height_of(min(max(len(rows), 2), MAX_ROWS)))
+        self.set_n_rows(self._n_rows)
         self._choose(self._chosen)
         n = labeling.unsaved
         lost = f"{n:,} {'label' if n == 1 else 'labels'}"
@@ -220,8 +230,8 @@ class LabelPanel(QWidget):
         self._lost.setVisible(n > 0)
         self._enable()
         labels = labeling.adata.obs[labeling.column]
-        text = f"{labels.notna().sum():,} of {len(labels):,} labelled."
-        self.count_text.say(text if is_trainable(labeling) else f"{text} {TOO_FEW}")
+        self.count_text.setText(f"{labels.notna().sum():,} of {len(labels):,} labelled")
+        self.live_text.say("" if is_trainable(labeling) else TOO_FEW)
 
     def _choose(self, name: str) -> None:
         """Choose a class, or the first one if there is none of this name."""
@@ -234,7 +244,7 @@ class LabelPanel(QWidget):
         self.remove_button.setEnabled(bool(self.classes))
 
     def _on_failed(self, error: Exception) -> None:
-        self.count_text.say(f"No live map: {sentence(error)}", "warning")
+        self.live_text.say(f"No live map: {sentence(error)}", "warning")
 
     def _on_click(self, index: QModelIndex) -> None:
         self._chosen = self.classes[index.row()].name

@@ -20,7 +20,7 @@ from centroid_encoder import pl
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
 from centroid_encoder.viewer.panels.classes import save_counts
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
@@ -86,8 +86,7 @@ class SaveRow(QWidget):
         self.without_button = button("", tip, lambda: self._again())
         self.without_button.hide()
         self.setLayout(side_by_side(self.undo_button, self.redo_button, self.save_button))
-        self.below = QWidget()
-        column(self.below, self.message, self.without_button)
+        self.below = self.message, self.without_button
         session.table_changed.connect(self._check)
         session.shown_changed.connect(self._offer)
         self._offer()

@@ -33,7 +33,7 @@ from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Steps, Task
 
 N_COLUMNS = N_THUMBNAILS = 8
-SIDE, BAR = 64, 14
+SIDE, BAR = 60, 14
 """Side of a picture, and height of the label below it."""
 SHARP = 2
 """Pixels of a picture in one of a common screen."""
@@ -71,13 +71,15 @@ class _Picture(QAbstractButton):
         """Draw the picture, the outline of its cell, and its caption in the middle."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.translate((self.width() - SIDE) // 2, 0)
+        # A narrow dock has smaller pictures.
+        side = min(SIDE, self.width())
+        painter.translate((self.width() - side) // 2, SIDE - side)
         if self._picture is not None:
-            draw_picture(painter, self._picture, SIDE)
+            draw_picture(painter, self._picture, side)
         if self._is_current:
             painter.setPen(QPen(QColor("white"), 3))
-            painter.drawRect(QRectF(1, 1, SIDE - 2, SIDE - 2))
-        color, bar = QColor(self._caption.color), QRectF(0.5, SIDE + 1, SIDE - 1, BAR - 1.5)
+            painter.drawRect(QRectF(1, 1, side - 2, side - 2))
+        color, bar = QColor(self._caption.color), QRectF(0.5, side + 1, side - 1, BAR - 1.5)
         ink = self.palette().text().color()
         if self._caption.is_given:
             painter.fillRect(bar, color)
@@ -89,7 +91,7 @@ class _Picture(QAbstractButton):
         font.setPixelSize(10)
         painter.setFont(font)
         right = Qt.TextElideMode.ElideRight
-        text = painter.fontMetrics().elidedText(self._caption.text, right, SIDE - 4)
+        text = painter.fontMetrics().elidedText(self._caption.text, right, side - 4)
         painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
         painter.end()
 

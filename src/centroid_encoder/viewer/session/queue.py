@@ -50,8 +50,8 @@ class Suggestion(NamedTuple):
             how = "unsure" if self.runner_up_probability >= DOUBT else "least sure"
             return f"{how}: {first}, else {self.runner_up} {100 * self.runner_up_probability:.0f} %"
         if self.reason == "novel":
-            return f"novel: unlike all labelled cells; most probable is {first}"
-        text = "typical of a part of the data without labels"
+            return f"novel: unlike all labelled cells; perhaps {first}"
+        text = "typical of cells without labels"
         # A map of so few labels has no reliable probabilities.
         return text if self.label is None else f"{text}; perhaps {self.label}"
 
