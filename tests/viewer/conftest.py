@@ -77,6 +77,7 @@ class Window:
         napari.settings.get_settings().reset()
         viewer.theme = "dark"
         viewer.dims.ndisplay = 2
+        viewer.canvas.grid.enabled = False
         viewer.reset_view()
         for name, callbacks in self._callbacks.items():
             # Remove the callbacks of links that a test did not close.

@@ -86,12 +86,10 @@ def test_in_the_grid_a_selection_takes_no_tile(
 ) -> None:
     grid = viewer.canvas.grid
     viewer.add_image(np.zeros((9, 9)))
-    try:
-        grid.enabled = True
-        assert grid.actual_shape(viewer.layers) == (1, 2)
-        widget.select(np.array([6, 7]))
-        assert grid.actual_shape(viewer.layers) == (1, 2)
-    finally:
-        grid.enabled = False
+    grid.enabled = True
+    assert grid.actual_shape(viewer.layers) == (1, 2)
+    widget.select(np.array([6, 7]))
+    assert grid.actual_shape(viewer.layers) == (1, 2)
+    grid.enabled = False
     assert outlined(viewer, nuclei).any()
     assert is_colored(viewer, nuclei)
