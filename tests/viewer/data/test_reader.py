@@ -158,11 +158,12 @@ def test_columns_of_a_csv_become_features_or_obs(
 ) -> None:
     path = tmp_path / "cells.csv"
     frame = pd.DataFrame({"first": names, "CD3": [0.5, 1.5, np.nan], "type": ["T", "B", "T"]})
-    frame.assign(cell_id=[7, 3, 5], x=[1.5, 2.5, 3.5]).to_csv(path, index=False)
+    frame = frame.assign(cell_id=[7, 3, 5], x=[1.5, 2.5, 3.5], y=[2.5, 1.5, 3.5])
+    frame.to_csv(path, index=False)
     adata = read_table(path)[0]
     assert list(adata.obs_names) == list(expected)
     np.testing.assert_array_equal(adata[:, "CD3"].X.ravel(), [0.5, 1.5, np.nan])
     # Ids and positions are not features.
-    assert {"type", "cell_id", "x"} <= set(adata.obs)
-    assert {"type", "cell_id", "x"}.isdisjoint(adata.var_names)
+    assert {"type", "cell_id", "x", "y"} <= set(adata.obs)
+    assert {"type", "cell_id", "x", "y"}.isdisjoint(adata.var_names)
     assert ("first" in adata.obs) == (expected == "012")
