@@ -60,8 +60,8 @@ def test_the_same_numbers_in_many_notations(kind: str, tmp_path: Path) -> None:
         ('a,b\n"1,234",1.5\n567,2.5\n', [[1234, 1.5], [567, 2.5]]),
         ("a;b\n1.234;1,5\n567;2,5\n", [[1234, 1.5], [567, 2.5]]),
         ("a;b\n1,5;0.5\n2,5;0.25\n3,5;0.75\n", [[1.5, 0.5], [2.5, 0.25], [3.5, 0.75]]),
-        ('a,b\n"5,788",1.5\n"4,125",2.5\n', [[5788, 1.5], [4125, 2.5]]),
-        ("a\tb\n5,788\t1.5\n4,125\t2.5\n", [[5788, 1.5], [4125, 2.5]]),
+        ('a,b\n"5,788",1.5\n"4,125",2.5\n', [[5.788, 1.5], [4.125, 2.5]]),
+        ("a\tb\n5,788\t1.5\n999\t2.5\n", [[5788, 1.5], [999, 2.5]]),
         ("a\tb\n5,788\t2\n4,125\t5\n", [[5.788, 2], [4.125, 5]]),
         (
             "a;b\n3;1.125\n4.125;2.375\n5.375;4.5\n2;4\n",
@@ -174,7 +174,7 @@ def test_a_marker_with_missing_values_stays_a_feature(word: str, n: int, tmp_pat
 
 def test_what_cannot_be_read_for_sure_is_named(tmp_path: Path) -> None:
     rows = [f"{1 + i % 9},{i:03};{i % 7 + 1}.250;{i} {'µm' if i % 2 else 'mm'}" for i in range(20)]
-    rows += ["5;9;unsure"]
+    rows += ["5,125;9;unsure"]
     (tmp_path / "cells.csv").write_text("\n".join(["a;b;size", *rows]))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")

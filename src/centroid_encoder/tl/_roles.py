@@ -84,7 +84,7 @@ PLACE_WORDS = {
 """The name of an axis beside one of these words is a position, whatever else the name says."""
 UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
 SURE = re.compile(
-    r"cent(er|re|roid)|coord|locati|positi|bound|stage|pxl|pixel|px|micron|[uµμm]m\b|level"
+    r"cent(er|re|roid)|coord|locati|positi|bound|bbox|stage|pxl|pixel|px|micron|[uµμm]m\b|level"
 )
 """A position with such a word in its name may stand alone; others come in pairs, as x and y."""
 WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "spatial"}
@@ -302,23 +302,21 @@ def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
     for own, others, is_known in places.values():
         axes[others, is_known].add(own)
     pairs = {key for key, x in axes.items() if {"x", "y"} <= x or sum(map(str.isdigit, x)) > 1}
-    has_positions = any(is_known for _, is_known in pairs)
+    sure = {
+        name for name, x in places.items() if x[2] and (x[1:] in pairs or SURE.search(name.lower()))
+    }
     for name, (own, others, is_known) in places.items():
         is_pair = (others, is_known) in pairs
         ends = name[-1].isdigit()
         # Beside x and y, the name of another axis is no measurement, unless it is one letter.
-        is_sure = (
-            is_pair
-            or SURE.search(name.lower())
-            or (len(others) > 1 and not ends and (has_positions or own == "t"))
-        )
-        is_sure = is_known and bool(is_sure)
+        is_other = len(others) > 1 and not ends and (sure or own == "t")
+        is_sure = name in sure or (is_known and is_other)
         if is_sure and own in ("x", "y") and _has_few(columns[name]):
             found[name] = "?", "few positions"
         elif is_sure:
             what = ("image", "a time") if own == "t" else ("position", "a position")
             found[name] = what[0], f"{what[1]} by its name"
-        elif is_pair or has_positions or (is_known and not ends):
+        elif is_pair or sure or (is_known and not ends):
             found[name] = "?", "an axis by its name"
     for start in COMPONENTS:
         matches = {x: re.fullmatch(rf"(?:.*_)?{start}[ _.-]?(\d\d?)", x.lower()) for x in columns}

@@ -250,7 +250,9 @@ def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:
     plain = plain.str.replace(r"(?<=\d)[\s'’](?=\d{3})", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
     n_more, doubt = comma.count() - point.count(), ""
-    if n_more == 0 and not decimal and not point.equals(comma):
+    # Thousands are below 1,000 in some cells, as a rule.
+    is_doubt = not decimal or (decimal == "." and plain.str.fullmatch(r"[-+]?\d+,\d{3}").all())
+    if n_more == 0 and is_doubt and not point.equals(comma):
         mark, other = ",." if plain.str.contains(",").any() else ".,"
         decimal = other if _has_thousands(plain.tolist(), mark) else mark
         example = plain[plain.str.contains(mark, regex=False)].iloc[0]
