@@ -130,8 +130,8 @@ EXPORTERS = {
     "steinbock": Exporter("Object:id|Ag107:f|Cytokeratin 5:f|H3K27Ac:f|area:whole"),
     "steinbock neighbors": Exporter("Object:id|Neighbor:id|Distance:f"),
     "MorphoLibJ": Exporter(
-        "Label:id|Area:whole|Perimeter:f|Box.X.Min:corner|Centroid.X:place|Centroid.Y:place"
-        "|Golgi_Mean_Ellipse.Center.Y:place|Golgi_Mean_Ellipse.Radius1:f|Golgi_Count:count"
+        "Label:id|Area:whole|Perimeter:f|Box.X.Min:corner|Box.Y.Min:corner|Centroid.X:place|Centroid.Y:place"
+        "|Golgi_Mean_Ellipse.Center.X:place|Golgi_Mean_Ellipse.Center.Y:place|Golgi_Mean_Ellipse.Radius1:f|Golgi_Count:count"
         "|EulerNumber:count"
     ),
     "Imaris": Exporter(
@@ -173,7 +173,7 @@ EXPORTERS = {
     ),
     "CosMx counts": Exporter("fov:image|cell_ID:id|AATK:count|ABL1:count|ACE2:count|TMA7:count"),
     "MERSCOPE": Exporter(
-        "EntityID:id|fov:image|volume:f|center_x:place|center_y:place|min_x:place|max_y:place"
+        "EntityID:id|fov:image|volume:f|center_x:place|center_y:place|min_x:place|min_y:place|max_x:place|max_y:place"
         "|anisotropy:f|transcript_count:count|PolyT_high_pass:f"
     ),
     "Xenium": Exporter(

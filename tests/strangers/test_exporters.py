@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.testing import assert_allclose
 import centroid_encoder as ce
 from benchmarks import datasets
 from centroid_encoder.errors import InputError
+from centroid_encoder.tl._roles import column_roles
 from tests.strangers.exporters import EXPORTERS, N
 
 
@@ -196,8 +198,12 @@ def test_a_table_in_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow, of the extra parquet, is absent")
     table = EXPORTERS["Xenium"].table()
     table["cell_id"] = table["cell_id"].str.encode("utf-8")
+    table["cell_area"] = [Decimal(str(x)) for x in table["cell_area"]]
+    table["vertices"] = [[1, 2]] * N
     table.to_parquet(tmp_path / "cells.parquet")
     adata = read(tmp_path / "cells.parquet")
+    assert {"transcript_counts", "cell_area"} <= set(adata.var_names)
+    assert adata.obs["vertices"].iloc[0] == "[1 2]"
     assert adata.var_names[0] == "transcript_counts"
     assert adata.obs_names[0] == table["cell_id"][0].decode()
     table.set_index("cell_id").to_parquet(tmp_path / "cells.parquet")
@@ -232,3 +238,62 @@ def test_genes_of_flies_are_features(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert ce.read_table(tmp_path / "cells.csv").var_names.tolist() == names
+
+
+def in_doubt(table: pd.DataFrame) -> tuple[set[str], set[str]]:
+    """Return the features of a table, and those of them that are in doubt."""
+    found = column_roles(table)
+    features = found[found["role"] == "feature"]
+    return set(features["column"]), set(features["column"][features["doubt"]])
+
+
+@pytest.mark.parametrize("name", ["N", "n°", "Obs n", "Count", "min", "Height"])
+def test_row_numbers_have_any_name(name: str) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.poisson(50, (300, 6))).add_prefix("m")
+    assert name not in in_doubt(table.assign(**{name: ROW + 1}))[0]
+    for column in (rng.permutation(300), ROW // 100):
+        assert name in in_doubt(table.assign(**{name: column}))[1]
+
+
+def test_codes_and_ids_among_whole_numbers_are_named_or_left_out() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.poisson(50, (300, 6))).add_prefix("m")
+    for name in ("is_B", "response", "Branch number", "Spot No"):
+        assert in_doubt(table.assign(**{name: rng.integers(0, 4, 300)}))[1] == {name}
+    columns = {
+        "kmeans": rng.integers(0, 5, 300),
+        "pseudotime": rng.random(300),
+        "serial": 7 * 2**60 + rng.permutation(300),
+    }
+    assert in_doubt(table.assign(**columns))[0] == {*table}
+
+
+FLY = "y z t by bx run bin state gate row root index stack line core slice tag path chip label max"
+WORM = "pos-1 tag-1 max-1 end-1 end-3 unc-54 col-10 mass-1 box-1 axis-1 num-1 cell-1 id-1"
+HUMAN = "PCA3 ID1 PATH INDEX TYPE ROOT CORE RUN CHIP SLIDE STACK LINE1 BIN UID CD3_ID CH CX XM BX"
+
+
+@pytest.mark.parametrize("genes", [FLY, WORM, HUMAN, HUMAN.title()])
+@pytest.mark.parametrize("kind", ["counts", "logarithms", "many counts", "dense logarithms"])
+def test_genes_are_kept_whatever_their_names(genes: str, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    others = ["Gene", "GENE", "gene"][genes.isupper() + 2 * genes.islower()]
+    names = [*genes.split(), *(f"{others}{i}" for i in range(40 if kind == "counts" else 200))]
+    X = rng.poisson(6 if kind == "dense logarithms" else 0.7, (90, len(names))).astype(float)
+    if "logarithms" in kind:
+        X = np.log1p(X * rng.uniform(0.5, 2, (90, 1)))
+    table = pd.DataFrame(X, columns=names)
+    table[["fov", "x", "y"]] = rng.integers(0, 900, (90, 3))
+    table["leiden"] = rng.integers(1, 5, 90)
+    assert in_doubt(table)[0] == set(names) - {"y"}
+
+
+def test_measurements_that_are_named_like_positions_are_kept() -> None:
+    rng = np.random.default_rng(0)
+    # The letters of UCI, and axes of what has no place.
+    table = pd.DataFrame({name: rng.integers(0, 16, 300) for name in ("x-box", "y-box", "width")})
+    names = "z_0|z_1|z_2|X.1|Velocity X|Velocity Y|gyro_x|gyro_y|Chromosome X|Chromosome Y"
+    for name in names.split("|"):
+        table[name] = rng.normal(size=300)
+    assert in_doubt(table)[0] == {*table}

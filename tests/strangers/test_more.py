@@ -28,17 +28,27 @@ def roles(*names: str, values: np.ndarray = FRACTIONS) -> set[str]:
 
 
 def test_positions_of_more_programs() -> None:
-    names = "CX (pix)|absolute_x|x_FOV_px|y_slide_mm|CentreXabs [µm]|CentreYpx [px]|StageX"
-    names += "|X (px), Center of Geometry|Center of Image Mass X Ch=1 Img=1|Convex Hull Center_0"
-    names += "|Center of Homogeneous Mass X|pxl_row_in_fullres"
+    names = "C{} (pix)|absolute_{}|{}_FOV_px|{}_slide_mm|Centre{}abs [µm]|Centre{}px [px]|Stage{}"
+    names += "|{} (px), Center of Geometry|Center of Image Mass {} Ch=1 Img=1|Capture {}|object_{}m"
+    names += "|Center of Homogeneous Mass {}|{}min (pix)|CM {} (pix)|med_{}|General - {}|{}pos|{}"
+    found = roles(*(name.format(axis) for name in names.split("|") for axis in "XY"))
+    assert found == {"position"}
+    names = (
+        "Convex Hull Center_0|Convex Hull Center_1|pxl_row_in_fullres|pxl_col_in_fullres|Top|Left"
+    )
+    names += "|WeightedCentroid Dim 1|WeightedCentroid Dim 2|object_lat|object_lon"
     assert roles(*names.split("|")) == {"position"}
     assert roles("BoundingBoxAA Length X", "X-12345", "mass_100") == {"feature"}
 
 
 def test_times_results_and_ids_of_more_programs() -> None:
     assert roles("Absolute Time [s]", "Relative time (s)", "t_begin") == {"image"}
-    assert roles("viSNE1", "RNA_pca_1", "PC_2") == {"result"}
-    assert roles("P (class=Tumor)", "posterior_probability", "doublet_score") == {"class"}
+    assert roles("viSNE1", "RNA_pca_1", "RNA_pca_2", "PC_1", "PC_2") == {"result"}
+    shares = FRACTIONS / 1000
+    names = "P (class=Tumor)", "posterior_probability", "doublet_score", "pred_proba_B"
+    assert roles(*names, "Confidence", "B_probability", values=shares) == {"class"}
+    names = "CC_Posterior", "posterior_wall_thickness", "predicted_FEV1", "PCA3", "PCA", "PC1"
+    assert roles(*names) == {"feature"}
     assert roles("Mean_Foci_Number_Object_Number") == {"id"}
     assert roles("PC 34:1", "PC(16:0/18:1)", "ObjectSkeleton_NumberTrunks_s") == {"feature"}
     assert roles("ObjectSkeleton_NumberTrunks_s", values=WHOLE) == {"feature"}
@@ -116,6 +126,7 @@ def test_levels_and_bounds_are_no_features() -> None:
     rng = np.random.default_rng(0)
     names = ["z_level", "BoundsLeft", "ND.T", "BinLayer", "in_tissue", "Camera Line Number"]
     table = pd.DataFrame({name: rng.integers(0, 5, 60) for name in names})
+    table["BoundsLeft"] = rng.integers(0, 900, 60)
     table[["area", "LEFTY1", "n_bins"]] = rng.normal(size=(60, 3))
     found = column_roles(table).set_index("column")["role"]
     assert found[names].tolist() == ["position"] * 2 + ["image"] * 4

@@ -61,6 +61,15 @@ def test_the_same_numbers_in_many_notations(kind: str, tmp_path: Path) -> None:
         ("a;b\n1.234;1,5\n567;2,5\n", [[1234, 1.5], [567, 2.5]]),
         ("a;b\n1,5;0.5\n2,5;0.25\n3,5;0.75\n", [[1.5, 0.5], [2.5, 0.25], [3.5, 0.75]]),
         ('a,b\n"5,788",1.5\n"4,125",2.5\n', [[5.788, 1.5], [4.125, 2.5]]),
+        ("a\tb\n5,788\t1.5\n999\t2.5\n", [[5788, 1.5], [999, 2.5]]),
+        ("a\tb\n5,788\t2\n4,125\t5\n", [[5.788, 2], [4.125, 5]]),
+        (
+            "a;b\n3;1.125\n4.125;2.375\n5.375;4.5\n2;4\n",
+            [[3, 1.125], [4.125, 2.375], [5.375, 4.5], [2, 4]],
+        ),
+        ("a\tc\n3\tx\n4.125\ty\n5.375\tx\n2\tz\n", [[3], [4.125], [5.375], [2]]),
+        ("# a b\n1.5 2\n2.5 5\n", [[1.5, 2], [2.5, 5]]),
+        ("# by me\n# a,b\n1.5,2\n2.5,5\n", [[1.5, 2], [2.5, 5]]),
         ("a\n1.5\n2.5\n", [[1.5], [2.5]]),
         ("a,b\ninf,1\n2.5,-Infinity\n", [[np.inf, 1], [2.5, -np.inf]]),
         ("c,a,b\nx,NA,#N/A\ny,1.5,2\nz,1.5,2\n", [[np.nan, np.nan], [1.5, 2], [1.5, 2]]),
@@ -150,3 +159,27 @@ def test_text_has_no_spaces_around_it(tmp_path: Path) -> None:
     rows = "\n".join(f"{0.5 + i}, {'tumour' if i % 2 else 'stroma '}" for i in range(20))
     (tmp_path / "cells.csv").write_text(f"area, class\n{rows}\n")
     assert set(ce.read_table(tmp_path / "cells.csv").obs["class"]) == {"tumour", "stroma"}
+
+
+@pytest.mark.parametrize("word", ["-", ".", "n.d.", "#DIV/0!", "OVER", "missing", "none", "<0.5"])
+@pytest.mark.parametrize("n", [6, 36])
+def test_a_marker_with_missing_values_stays_a_feature(word: str, n: int, tmp_path: Path) -> None:
+    """Also where most values are missing, and where the others are whole numbers."""
+    rows = [f"{word if i < n else i * 7 % 23},{i * 13 % 17 * 1.7}" for i in range(60)]
+    (tmp_path / "cells.csv").write_text("\n".join(["spots,b", *rows]))
+    with pytest.warns(UserWarning, match=f"{n} values became missing"):
+        adata = ce.read_table(tmp_path / "cells.csv")
+    assert np.isnan(adata[:, "spots"].X).sum() == n
+
+
+def test_what_cannot_be_read_for_sure_is_named(tmp_path: Path) -> None:
+    rows = [f"{1 + i % 9},{i:03};{i % 7 + 1}.250;{i} {'µm' if i % 2 else 'mm'}" for i in range(20)]
+    rows += ["5,125;9;unsure"]
+    (tmp_path / "cells.csv").write_text("\n".join(["a;b;size", *rows]))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        adata = ce.read_table(tmp_path / "cells.csv")
+    texts = " ".join(str(warning.message) for warning in found)
+    assert "'a' has no plain decimal mark" in texts
+    assert "'size' is text, since its units differ: mm, µm" in texts
+    assert_allclose(adata[0].X, [[1, 1.25]])

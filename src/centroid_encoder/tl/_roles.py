@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -46,23 +47,25 @@ GROUP_WORDS = {
 LEVEL_WORDS = {"bin", "layer", "level", "line", "tissue"}
 """Words that number cells as those of groups do, but name no origin of cells."""
 TIMES = {
-    "absolutetime", "birth", "death", "edgetime", "elapsed", "elapsedtime", "relativetime",
+    "absolutetime", "acqtime", "acquisitiontime", "birth", "capturetime", "death", "edgetime",
+    "elapsed", "elapsedtime", "relativetime",
     "tbegin", "tend", "time", "timestamp", "trackstart", "trackstop",
 }  # fmt: skip
 CLASS_WORDS = {
-    "annotation", "category", "celltype", "class", "classification", "classifier",
-    "cluster", "clusters", "color", "colour", "gate", "labels", "leiden", "louvain",
-    "metacluster", "phenotype", "population", "state", "states", "subset", "subtype", "type",
+    "annotation", "assignments", "category", "celltype", "class", "classification", "classifier",
+    "cluster", "clusters", "color", "colour", "gate", "kmeans", "labels", "leiden", "louvain",
+    "metacluster", "phenograph", "phenotype", "population", "state", "states", "subset", "subtype",
+    "type",
 }  # fmt: skip
 PLAIN_WORDS = ID_WORDS | {
-    "analysis", "by", "camera", "first", "hours", "in", "key", "kmeans", "last", "main", "manual",
+    "analysis", "by", "camera", "first", "hours", "in", "key", "last", "main", "manual",
     "meta", "metadata", "ms", "my", "name", "of", "orig", "original", "predicted", "s", "sec",
     "seurat", "sub", "the", "unique",
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
-OUTPUT_WORDS = {"classify", "confidence", "predicted", "prediction", "prob", "probability"}
+SURENESS = {"confidence", "prob", "proba", "probability"}
+OUTPUT_WORDS = SURENESS | {"classify", "pred", "predicted", "prediction"}
 """First words of the names of what a classifier writes."""
-EMBEDDINGS = {"umap", "tsne", "phate", "isomap", "pca"}
 MEASURE_WORDS = {
     "area", "children", "count", "counts", "delta", "displacement", "distance", "dots", "duration",
     "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
@@ -70,22 +73,46 @@ MEASURE_WORDS = {
     "volume", "width",
 }  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
+MOTION_WORDS = {"acc", "acceleration", "angle", "axis", "direction", "drift", "gradient", "gyro",
+    "moment", "moments", "normal", "orientation", "scale", "shift", "speed", "std", "velocity",
+}  # fmt: skip
+"""What has axes and is no position."""
 PLACE_WORDS = {
     "bounds", "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
     "pxl",
 }  # fmt: skip
 """The name of an axis beside one of these words is a position, whatever else the name says."""
 UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
-WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "maximum", "minimum", "spatial"}
+SURE = re.compile(
+    r"cent(er|re|roid)|coord|locati|positi|bound|bbox|stage|pxl|pixel|px|micron|[uµμm]m\b|level"
+)
+"""A position with such a word in its name may stand alone; others come in pairs, as x and y."""
+WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "spatial"}
+WORDS_BEFORE_NUMBERS |= {"maximum", "minimum"}
 POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
-    "absolute", "bounding", "cell", "convex", "dst", "edge", "ellipse", "end", "feret", "fov",
-    "geometry", "global", "hull", "image", "level", "local", "mass", "max", "min", "nd", "object",
-    "of", "slide", "spot", "src", "stage", "start", "the", "tile", "track", "weighted",
+    "abs", "absolute", "bounding", "capture", "cell", "cg", "cm", "convex", "dim", "dst", "edge",
+    "ellipse", "end", "feret", "fov", "general", "geometry", "global", "hull", "image", "inner",
+    "level", "loc", "local", "mass", "max", "med", "min", "nd", "nuc", "object", "of", "pix",
+    "points", "slide", "spot", "src", "stage", "start", "the", "tile", "track", "unit", "weighted",
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
-AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y"}
-AXES |= {a + unit: a for a in "xyz" for unit in ("abs", "px")}
+AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y", "lon": "x", "lat": "y"}
+ALONE = {"x", "y", "z", "t", "left", "right", "top", "bottom", "lon", "lat"}
+"""Axes that need no other word."""
+GLUED = re.compile(r"([xyz])(abs|px|pix|min|max|pos|loc|m|start|end)|(pos|b|c)([xyz])")
+WHOLE_WORDS = {"m": "mass", "b": "box", "c": "center"}
+COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "mds")
+"""Names of numbered components; a lone one, such as PCA3, is a gene or a measurement."""
+NO_GENES = {
+    "barcode", "batch", "celltype", "cluster", "condition", "donor", "fov", "group", "image",
+    "leiden", "louvain", "patient", "phenotype", "plate", "sample", "treatment", "well",
+}  # fmt: skip
+SEVERAL = {
+    "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
+    "skeleton", "spot", "vertex",
+}  # fmt: skip
+"""Things of which one cell may have several, so that their number may be a count."""
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
@@ -109,26 +136,43 @@ def names_group(name: object) -> bool:
 
 def axis(name: object) -> str | None:
     """Return the axis of a column of positions: x, y, z, t or a number; None for other columns."""
-    parts = words(name)
-    if parts in (["xm"], ["ym"], ["bx"], ["by"]):  # ImageJ's centers of mass, and corners.
-        return parts[0].strip("bm")
-    if parts[:1] in (["cx"], ["cy"], ["cz"]) and parts[1:] in (["pix"], ["unit"]):
-        return parts[0][1]
+    found, _, is_known = _place(name)
+    return found if is_known else None
+
+
+def _place(name: object) -> tuple[str, tuple[str, ...], bool]:
+    """Return the axis in a name, or "", the other words of it, and whether these are of positions.
+
+    T is no axis, since it is a gene.
+    """
+    parts: list[str] = []
+    for word in words(name):
+        glued = GLUED.fullmatch(word)
+        parts += [WHOLE_WORDS.get(x, x) for x in glued.groups() if x] if glued else [word]
+
+    def others(i: int) -> tuple[str, ...]:
+        return (*parts[:i], "", *parts[i + 1 :])
+
     is_length = not {"length", "width", "height"}.isdisjoint(parts)
-    for before, word, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+    for i, (before, word, after) in enumerate(
+        zip(["", *parts], parts, [*parts[1:], ""], strict=False)
+    ):
         is_place = {before, after} & PLACE_WORDS or before == "mass"
         is_place = is_place or ({"location", "box", "bbox"} & set(parts) and not is_length)
         has_unit = after in UNITS and after == parts[-1] and not MEASURE_WORDS & set(parts)
         if word in AXES and (is_place or (has_unit and word in "xyz") or before == "cell"):
-            return AXES[word]
-    rest = [word for word in parts if word not in POSITION_WORDS]
-    if len(rest) == 2 and re.fullmatch(r"\d\d?", rest[1]) and not str(name)[1:].isdigit():
+            return AXES[word], others(i), True
+    rest = [i for i, word in enumerate(parts) if word not in POSITION_WORDS]
+    if len(rest) == 2 and re.fullmatch(r"\d\d?", parts[rest[1]]) and not str(name)[1:].isdigit():
         rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is a number in R, and X-12345 a metabolite.
-    if len(rest) != 1:
-        return None
-    is_number = rest[0].isdigit() and bool(WORDS_BEFORE_NUMBERS & set(parts))
-    # T is a gene.
-    return rest[0] if is_number or (rest[0] in ("x", "y", "z", "t") and name != "T") else None
+    if len(rest) == 1 and name != "T":
+        word = parts[rest[0]]
+        if word in ALONE or (word.isdigit() and WORDS_BEFORE_NUMBERS & set(parts)):
+            return AXES.get(word, word), others(rest[0]), True
+    letters = [i for i, word in enumerate(parts) if word in ("x", "y")]
+    if len(letters) == 1 and not (MEASURE_WORDS | MOTION_WORDS) & set(parts):
+        return parts[letters[0]], others(letters[0]), False
+    return "", (), False
 
 
 def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -144,8 +188,16 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
     columns = {str(name): table.iloc[:, i] for i, name in enumerate(table.columns)}
     ours = _our_results(columns)
     found = {name: _by_name(name, column) for name, column in columns.items()}
+    # Text has no axis, whatever its name; a doubt on an axis does not change another role.
+    numbers = [name for name, column in columns.items() if found[name][0] != "text"]
+    for name, (role, why) in _by_pairs({name: columns[name] for name in numbers}).items():
+        if role != "?" or not found[name][0]:
+            found[name] = role, why
     found |= dict.fromkeys(ours, ("result", "a result of a map"))
-    doubts = _by_values(columns, found)
+    doubts = {name for name, (role, _) in found.items() if role == "?"}
+    found |= {name: ("", found[name][1]) for name in doubts}
+    doubts |= _by_values(columns, found)
+    doubts = {name for name in doubts if not found[name][0]}
     if not any(role in ("", "feature") for role, _ in found.values()):
         # Positions are the only measurements of some tables.
         doubts |= {name for name, (role, _) in found.items() if role == "position"}
@@ -200,22 +252,20 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
     if not is_number(column):
         is_class = bare[-1:] and bare[-1] in CLASS_WORDS
         return ("class", "") if is_class else ("text", "no numbers")
-    place = axis(name)
-    if place == "t" or "".join(bare) in TIMES:
+    if "".join(bare) in TIMES:
         return "image", "a time by its name"
-    if place is not None:
-        return "position", "a position by its name"
-    # PC 34:1 is a lipid.
-    if (
-        EMBEDDINGS & set(parts)
-        or "tsne" in plain
-        or re.fullmatch(r"(?i)pc[ _.-]?\d+|visne\d", name)
-    ):
+    if re.search(r"(umap|t.?sne|visne|phate|isomap)\w*[ _.-]?(\d+|[xy])$", name.lower()):
         return "result", "a place in an embedding by its name"
+    if "pseudotime" in plain or plain.endswith("latenttime"):
+        return "result", "an order of cells by its name"
     is_call = "positive" in parts and not MEASURE_WORDS & set(parts) and column.isin([0, 1]).all()
-    is_output = OUTPUT_WORDS & set(parts[:1]) or {"posterior", "doublet"} & set(parts)
+    is_output = OUTPUT_WORDS & set(parts[:1]) or SURENESS & set(parts[-1:])
+    is_output = is_output or {"posterior", "doublet", "proba"} & set(parts)
     if is_call or is_output or re.match(r"P ?\(.+=", name):
-        return "class", "the output of a classifier by its name"
+        values, most = _values(column), 100 if SURENESS & set(parts) else 1
+        is_share = np.nanmin(values) >= 0 and np.nanmax(values) <= most
+        role = "class" if is_share or is_whole(column) else "?"
+        return role, "the output of a classifier by its name"
     if plain.endswith("numberobjectnumber"):  # CellProfiler writes means of it, too.
         return "id", "an id by its name"
     # The other words are in names of measurements and genes, too, such as TMA7.
@@ -225,7 +275,8 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         return "id", "an id by its name"
     if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS | LEVEL_WORDS):
         return "image", "an image or a group by its name"
-    if bare and (bare[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
+    named = [word for word in bare if not word.isdigit()]
+    if named and (named[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
         return "class", "a class by its name"
     is_other = {"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)
     if is_other or parts[:2] == ["id", "of"]:
@@ -236,8 +287,50 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         if before in GROUP_WORDS | LEVEL_WORDS:
             return "image", "an image or a group by its name"
         if before in OBJECT_WORDS or word in ("id", "ids", "oid", "uid", "uuid"):
-            return "id", "an id by its name"
+            may_be_count = before in SEVERAL and word.startswith("n")
+            is_doubt = may_be_count and column.nunique() <= len(column) / 5
+            return "?" if is_doubt else "id", "an id by its name"
     return "", ""
+
+
+def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
+    """Return the roles of positions and of components, which come as pairs such as x and y."""
+    found: dict[str, tuple[str, str]] = {}
+    places = {name: _place(name) for name, column in columns.items() if is_number(column)}
+    places = {name: place for name, place in places.items() if place[0]}
+    axes: defaultdict[tuple[tuple[str, ...], bool], set[str]] = defaultdict(set)
+    for own, others, is_known in places.values():
+        axes[others, is_known].add(own)
+    pairs = {key for key, x in axes.items() if {"x", "y"} <= x or sum(map(str.isdigit, x)) > 1}
+    sure = {
+        name for name, x in places.items() if x[2] and (x[1:] in pairs or SURE.search(name.lower()))
+    }
+    for name, (own, others, is_known) in places.items():
+        is_pair = (others, is_known) in pairs
+        ends = name[-1].isdigit()
+        # Beside x and y, the name of another axis is no measurement, unless it is one letter.
+        is_other = len(others) > 1 and not ends and (sure or own == "t")
+        is_sure = name in sure or (is_known and is_other)
+        if is_sure and own in ("x", "y") and _has_few(columns[name]):
+            found[name] = "?", "few positions"
+        elif is_sure:
+            what = ("image", "a time") if own == "t" else ("position", "a position")
+            found[name] = what[0], f"{what[1]} by its name"
+        elif is_pair or sure or (is_known and not ends):
+            found[name] = "?", "an axis by its name"
+    for start in COMPONENTS:
+        matches = {x: re.fullmatch(rf"(?:.*_)?{start}[ _.-]?(\d\d?)", x.lower()) for x in columns}
+        numbered = {name: int(match[1]) for name, match in matches.items() if match}
+        numbers = {*numbered.values()}
+        if 1 in numbers:
+            role = "result" if 2 in numbers else "?"
+            found |= dict.fromkeys(numbered, (role, "a place in an embedding by its name"))
+    return found
+
+
+def _has_few(column: pd.Series) -> bool:
+    """Return whether a column has up to twenty whole numbers, each of them in many cells."""
+    return 1 < column.nunique() <= min(20, len(column) / 10) and is_whole(column)
 
 
 def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]]) -> set[str]:
@@ -246,61 +339,93 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     limit = min(MAX_GROUPS, n / 5)
     left = [name for name, (role, _) in found.items() if not role]
     whole = {name for name in left if is_whole(columns[name])}
-    # Whole numbers are normal in a count matrix, and a gene may have any name.
-    is_matrix = len(whole) > len(left) / 2
+    from_zero = {name for name in left if columns[name].min() == 0}
+    # The columns of counts of genes are alike: many cells have none of a gene.
+    is_matrix = len(left) > 4 and 2 * len(from_zero) > len(left)
+    n_short = sum(len(words(name)) < 3 for name in left)
+    is_matrix = is_matrix or (len(left) > 100 and n_short > 0.9 * len(left))
+    is_counts = is_matrix and 2 * len(whole) > len(left)
+    if is_matrix:
+        genes = _like_the_rest([x for x, (role, _) in found.items() if role], left, columns)
+        found |= dict.fromkeys(genes, ("", "like the other columns by its values"))
+        doubts |= genes
     groups: dict[str, np.ndarray] = {}
     for name, (role, _) in found.items():
-        may_be_gene = is_matrix and name.isupper()
-        # Genes of flies are called x, y, z, t and by.
-        may_be_gene = may_be_gene or (len(columns) > 100 and len(words(name)) == 1)
-        if may_be_gene and role in ("position", "image") and _has_zeros(columns[name]):
-            found[name] = "", "counts, by its values"
-            doubts.add(name)
-        elif role not in ("", "position"):
+        if role not in ("", "position"):
             codes = pd.factorize(columns[name])[0]
             groups |= {name: codes} if 0 < codes.max(initial=0) < limit else {}
     places = [name for name, (role, _) in found.items() if role == "position"]
+    typical = np.median([columns[name].nunique() for name in left]) if left else 0
     for name in left:
         values = _values(columns[name])
-        steps = np.diff(values)
+        steps, is_measure = np.diff(values), bool(MEASURE_WORDS & set(words(name)))
         # A number of the row may begin anew in each image; seconds may be fractions.
         numbered = name in whole and n >= 10 and (steps == 1).mean() > 0.9
-        numbered = numbered or (n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0]))
-        if numbered and not (MEASURE_WORDS - ID_WORDS) & set(words(name)):
+        is_even = n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0])
+        if numbered or (is_even and not is_measure):
             found[name] = "id", "numbers the rows"
             continue
-        if MEASURE_WORDS & set(words(name)):
+        if name in whole and columns[name].dtype.kind in "iu" and columns[name].min() > 2**53:
+            found[name] = "id", "whole numbers that are larger than measurements"
             continue
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
-        few = 1 + is_matrix < len(sizes) <= limit
+        few = 1 + is_counts < len(sizes) <= limit
         runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
         twin = next((other for other in groups if few and _same(codes, groups[other])), None)
         if twin is None and name not in whole and n >= 20:
             with np.errstate(invalid="ignore", divide="ignore"):
                 like = [abs(columns[name].corr(columns[place])) > 0.9999 for place in places]
             twin = next(itertools.compress(places, like), None)
-        if twin is not None:
+        # A rare gene may be found in the last cells alone.
+        runs = runs and bool(sizes.min() >= 3 if name in whole else len(sizes) > is_matrix * n / 2)
+        unlike = few and len(sizes) < typical / 2 and not (is_counts and len(left) >= 20)
+        is_unique = len(sizes) == n >= 20 and name in whole
+        is_unique = is_unique and (not is_measure or np.ptp(values) == n - 1)
+        if twin is not None and not is_measure:
             role = found[twin][0]
             role = role if role in ("id", "image", "position") else "class"
             found[name] = role, f"says the same as {twin!r}"
-        elif is_matrix and not (
-            name in whole and ((runs and sizes.min() >= 3) or len(sizes) == n >= 20)
-        ):
-            continue
-        elif runs and few and not is_matrix and name in whole and sizes.min() >= 3:
+        elif runs and few and name in whole and not (is_counts or is_measure):
             found[name] = "image", "whole numbers that run with the rows"
-        elif runs or (name in whole and (few or len(sizes) == n >= 20)):
-            kind = "few" if few else "unique"
-            found[name] = "", "numbers that run with the rows" if runs else f"{kind} whole numbers"
+        elif runs or twin is not None:
+            found[name] = "", "numbers that run with the rows" if runs else f"equals {twin!r}"
+            doubts.add(name)
+        elif name in whole and ((unlike and not is_measure) or is_unique):
+            found[name] = "", f"{'unique' if is_unique else 'few'} whole numbers"
             doubts.add(name)
     return {name for name in doubts if not found[name][0]}
 
 
-def _has_zeros(column: pd.Series) -> bool:
-    """Return whether values are zero in some cells, in no order of the rows, as those of genes."""
-    values = _values(column)
-    return (values == 0).mean() > 0.05 and bool((np.diff(values) < 0).any())
+def _like_the_rest(
+    names: Iterable[str], others: Sequence[str], columns: Mapping[str, pd.Series]
+) -> set[str]:
+    """Return the names that a gene may have, of columns with values as in the other columns."""
+    styles = Counter(_style(name) for name in others)
+    sample = [columns[name] for name in others[:200]]
+    zeros = np.median([(column == 0).mean() for column in sample])
+    is_rest_whole = np.mean([is_whole(column) for column in sample]) > 0.5
+    low, high = min(x.quantile(0.1) for x in sample), max(x.quantile(0.9) for x in sample)
+    margin = (high - low) / 5
+    found = set()
+    for name in names:
+        column = columns[name]
+        is_code = not (name.isupper() or axis(name))
+        if not is_number(column) or is_whole(column) != is_rest_whole:
+            continue
+        if is_code and (NO_GENES & set(words(name)) or styles[_style(name)] < len(others) / 10):
+            continue
+        is_like = column.quantile(0.1) >= low - margin and column.quantile(0.9) <= high + margin
+        if zeros > 0.05:
+            is_like = (column == 0).mean() > 0.05
+        if is_like and bool((np.diff(_values(column)) < 0).any()):
+            found.add(name)
+    return found
+
+
+def _style(name: str) -> str:
+    """Return whether a name is in upper case, in lower case, or in both."""
+    return "upper" if name.isupper() else "lower" if name.islower() else "mixed"
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -111,8 +111,20 @@ def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(f"it is no .parquet file, or damaged: {error}") from error
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.reset_index(allow_duplicates=True)
-    # Xenium writes ids as bytes.
-    return frame.map(lambda x: x.decode(errors="replace") if isinstance(x, bytes) else x), []
+    if isinstance(frame.columns, pd.MultiIndex):
+        frame.columns = ["_".join(filter(None, map(str, name))) for name in frame.columns]
+    columns = [_plain(frame.iloc[:, i]) for i in range(frame.shape[1])]
+    return pd.concat(columns, axis=1) if columns else frame, []
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Return text for bytes, as in ids of Xenium, and for lists; numbers for decimal numbers."""
+    kind = pd.api.types.infer_dtype(column) if column.dtype == object else ""
+    if kind == "bytes":
+        return column.map(lambda x: x.decode(errors="replace"), na_action="ignore")
+    if kind == "decimal":
+        return column.astype(float)
+    return column.astype(str).where(column.notna()) if kind.startswith("mixed") else column
 
 
 def frame_to_anndata(
@@ -125,6 +137,8 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
+    if not isinstance(roles, Mapping | None):
+        raise InputError('roles must give roles to columns, such as {"Time": "feature"}')
     frame = frame.set_axis(make_index_unique(frame.columns.astype(str), join="."), axis=1)
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)

@@ -25,8 +25,16 @@ UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress
 N_ROWS = 100
 """Number of the first rows that decide on separator, header and decimal mark."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"]
+NO_VALUE = re.compile(
+    r"\W+|#.*|(?i:n\.?[ad]\.?|nil|none|missing|empty|err(or)?|(no|missing) (data|value)"
+    r"|not (available|detected|determined|measured)|over|under|(over|under)flow|out of range)"
+)
+"""What stands in the place of a number that does not exist."""
+UNIT = re.compile(r"(?<=[\d.])\s*(%|[pnµμumck]?m\S*|px\S*|pixels?\S*)$")
 MAX_CLASSES = 50
 """A column of at most so many whole numbers and words, most of them repeated, is text."""
+GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")
+"""A number that may have marks between thousands."""
 NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 
 
@@ -40,7 +48,7 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     Raises an InputError if there is no header, no row, or a row that is longer than the header.
     """
     text, notices = _decoded(path)
-    stream = io.StringIO(text)
+    stream = io.StringIO(_with_header(text))
     separator = _separator(stream)
     stream.seek(0)
     sample = list(islice(_rows(stream, separator), N_ROWS))
@@ -68,6 +76,9 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
             ["", *names] if any(row[n_fields - 1 :] != [""] for row, _, _ in body) else [*names, ""]
         )
     decimal = _decimal([row for row, _, _ in body], separator)
+    # pandas takes 1.234 for a fraction, also beside 850.
+    columns = enumerate(zip_longest(*(row for row, _, _ in body), fillvalue=""))
+    grouped = [i for i, cells in columns if not decimal and _has_thousands(cells, ".")]
     stream.seek(header_end)
     try:
         frame = pd.read_csv(
@@ -75,7 +86,8 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
             sep=separator,
             header=None,
             names=range(n_fields),
-            decimal=decimal,
+            decimal=decimal or ".",
+            dtype=dict.fromkeys(grouped, str),
             keep_default_na=False,
             na_values=MISSING,
             low_memory=False,
@@ -113,6 +125,19 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
     # Outlines of cells may be longer than the default limit.
     csv.field_size_limit(max(csv.field_size_limit(), min(len(text), 2**31 - 1)))
     return text, notices
+
+
+def _with_header(text: str) -> str:
+    """Return a text with a plain header, if numbers follow a comment that has as many words."""
+    match = re.match(r"(?:#.*\n)*?# +(.*)\n(?=(?!#)(.*))", text)
+    if not match:
+        return text
+    for separator in SEPARATORS + " ":
+        names, first = ([x.strip() for x in line.split(separator)] for line in match.groups())
+        is_header = len(names) == len(first) > 1 and not any(map(NUMBER.fullmatch, names))
+        if is_header and any(map(NUMBER.fullmatch, first)):
+            return text[match.start(1) :]
+    return text
 
 
 def _separator(stream: io.StringIO) -> str:
@@ -171,24 +196,27 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
 
 
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
-    """Return the decimal mark of most numbers; thousands, as in 1,234, count only if in doubt."""
+    """Return the decimal mark of the file, or an empty text if no number tells it."""
     cells = " ".join(cell for row in rows for cell in row if "," in cell or "." in cell).split(" ")
-    marks = {}
-    for mark in ",.":
+    counts = {}
+    for mark in ".,":
         found = [cell for cell in cells if re.fullmatch(rf"[-+]?\d*\{mark}\d+", cell)]
-        n_plain = sum(not re.fullmatch(r"[-+]?[1-9]\d{0,2}[,.]\d{3}", cell) for cell in found)
-        marks[mark] = n_plain, len(found) * (mark == "." or separator != ",")
-    # Whole numbers such as 850 and 1.234 in one column have points between thousands.
-    columns = [[cell for cell in cells if cell] for cells in zip_longest(*rows, fillvalue="")]
-    if separator != "," and marks["."][0] == 0 and any(map(_has_thousands, columns)):
-        return ","
-    return max(".,", key=marks.__getitem__)
+        counts[mark] = sum(not GROUPED.fullmatch(cell) for cell in found)
+    if any(counts.values()):
+        return max(".,", key=counts.__getitem__)
+    return "." if separator == "," else ""
 
 
-def _has_thousands(cells: Sequence[str]) -> bool:
-    """Return whether all cells are whole numbers, some of them with points between thousands."""
-    is_whole = all(re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})*", cell) for cell in cells)
-    return is_whole and 1 < sum("." in cell for cell in cells) < len(cells)
+def _has_thousands(cells: Sequence[str], mark: str) -> bool:
+    """Return whether cells are whole numbers such as 850 and 1.234, with marks between thousands.
+
+    Most numbers without a mark have three digits then; 3 and 4.125 are fractions.
+    """
+    cells = [cell for cell in cells if cell]
+    plain = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
+    is_whole = all(mark in cell and GROUPED.fullmatch(cell) for cell in {*cells} - {*plain})
+    n_long = sum(len(cell.lstrip("-+")) == 3 for cell in plain)
+    return is_whole and len(cells) - len(plain) > 1 and n_long * 2 >= max(len(plain), 1)
 
 
 def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.DataFrame:
@@ -198,7 +226,9 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
         if pd.api.types.is_numeric_dtype(column):
             continue
         texts = column.dropna().astype(str).str.strip()
-        found = numbers(texts, decimal)
+        found, doubt = numbers(texts, decimal)
+        if doubt:
+            notices.append(f"column {name!r} {doubt}")
         if found is not None:
             wrong += [f"{text!r} in {name!r}" for text in texts[found.isna()]]
         columns[name] = (texts if found is None else found).reindex(column.index)
@@ -208,21 +238,37 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
     return pd.DataFrame(columns, index=frame.index)
 
 
-def numbers(texts: pd.Series, decimal: str) -> pd.Series | None:
-    """Return the numbers that texts are; None if most are no numbers, or if they are classes."""
+def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:
+    """Return the numbers that texts are, or None, and what a reader should know, if anything.
+
+    Texts are no numbers if most of them are words, if they have several units, or if they are
+    classes.
+    """
     texts = texts.str.replace("\N{MINUS SIGN}", "-")
-    plain = texts.str.replace(r"(?<=\d)[\s'’](?=\d{3})|\s*(%|[µμun]m\S*|px\S*)$", "", regex=True)
+    units = texts.str.extract(UNIT, expand=False).dropna().unique()
+    plain = texts.str.replace(UNIT, "", regex=True)
+    plain = plain.str.replace(r"(?<=\d)[\s'’](?=\d{3})", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
-    n_more = comma.count() - point.count()
-    # Where each cell has three digits behind a comma, it is unlikely to separate thousands.
-    is_comma = decimal == "," or plain.str.fullmatch(r"[-+]?\d+,\d{3}").all()
-    found = comma if n_more > 0 or (n_more == 0 and is_comma) else point
-    # Signs and "n.d." stand for what is missing.
-    is_word = found.isna() & ~texts.str.match(r"[#<>]|\W+$|(?i:n\.?[ad]\.?)$")
+    n_more, doubt = comma.count() - point.count(), ""
+    # Thousands are below 1,000 in some cells, as a rule.
+    is_doubt = not decimal or (decimal == "." and plain.str.fullmatch(r"[-+]?\d+,\d{3}").all())
+    if n_more == 0 and is_doubt and not point.equals(comma):
+        mark, other = ",." if plain.str.contains(",").any() else ".,"
+        decimal = other if _has_thousands(plain.tolist(), mark) else mark
+        example = plain[plain.str.contains(mark, regex=False)].iloc[0]
+        doubt = f"has no plain decimal mark, and {example!r} in it was read as "
+        doubt += re.sub(r"\D", "", example) if decimal == other else example.replace(",", ".")
+    found = comma if n_more > 0 or (n_more == 0 and decimal == ",") else point
+    is_word = found.isna() & ~texts.str.fullmatch(NO_VALUE) & ~texts.str.match("[<>]")
+    if found.count() <= is_word.sum():
+        return None, ""
+    if len(units) > 1:
+        return None, f"is text, since its units differ: {', '.join(units[:3])}"
     is_class = is_word.any() and texts.nunique() <= min(MAX_CLASSES, len(texts) / 2)
-    if found.count() <= len(texts) / 2 or (is_class and (found.dropna() % 1 == 0).all()):
-        return None
-    return found
+    if is_class and (found.dropna() % 1 == 0).all():
+        word = texts[is_word].iloc[0]
+        return None, f"is text, since it holds words, such as {word!r}, beside numbers"
+    return found, doubt
 
 
 def _read(texts: pd.Series, thousands: str, mark: str) -> pd.Series:
