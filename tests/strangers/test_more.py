@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 import centroid_encoder as ce
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._read import read_cells
-from centroid_encoder.tl._roles import column_roles
+from centroid_encoder.tl._roles import axis, column_roles
 from centroid_encoder.tl._writable import writable
 
 N = 60
@@ -39,6 +39,9 @@ def test_positions_of_more_programs() -> None:
     names += "|WeightedCentroid Dim 1|WeightedCentroid Dim 2|object_lat|object_lon"
     assert roles(*names.split("|")) == {"position"}
     assert roles("BoundingBoxAA Length X", "X-12345", "mass_100") == {"feature"}
+    counted = roles("Centroid X µm", "Centroid Y µm", "pct_counts_by_cell", "signal_by_hand")
+    assert counted == {"position", "feature"}
+    assert axis("cell_type_by_hand") is None
 
 
 def test_times_results_and_ids_of_more_programs() -> None:

@@ -101,7 +101,7 @@ AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y", "lon": "x", "lat"
 ALONE = {"x", "y", "z", "t", "left", "right", "top", "bottom", "lon", "lat"}
 """Axes that need no other word."""
 GLUED = re.compile(r"([xyz])(abs|px|pix|min|max|pos|loc|m|start|end)|(pos|b|c)([xyz])")
-WHOLE_WORDS = {"m": "mass", "b": "box", "c": "center"}
+WHOLE_WORDS = {"m": "mass", "b": "bounding", "c": "cg"}
 COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "mds")
 """Names of numbered components; a lone one, such as PCA3, is a gene or a measurement."""
 NO_GENES = {
@@ -170,7 +170,8 @@ def _place(name: object) -> tuple[str, tuple[str, ...], bool]:
         if word in ALONE or (word.isdigit() and WORDS_BEFORE_NUMBERS & set(parts)):
             return AXES.get(word, word), others(rest[0]), True
     letters = [i for i, word in enumerate(parts) if word in ("x", "y")]
-    if len(letters) == 1 and not (MEASURE_WORDS | MOTION_WORDS) & set(parts):
+    is_other = "by" in words(name) or (MEASURE_WORDS | MOTION_WORDS) & set(parts)
+    if len(letters) == 1 and not is_other:
         return parts[letters[0]], others(letters[0]), False
     return "", (), False
 
