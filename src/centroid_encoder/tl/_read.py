@@ -339,9 +339,16 @@ def listed(classes: pd.Index) -> str:
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
+def is_key(name: str) -> bool:
+    """Return whether a name can be a key in ``.h5ad`` files and zarr stores."""
+    data = name.encode(errors="replace")
+    is_odd = name in ("", ".", "..", "zarr.json") or "/" in name or "\0" in name
+    return not is_odd and data.decode() == name and len(data) < 256
+
+
 def check_key(name: str, parameter: str) -> None:
     """Raise an InputError for a name that cannot be a key in ``.h5ad`` files and zarr stores."""
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
+    if not is_key(name):
         raise InputError(f"{parameter} must not be {name!r}: files cannot hold that", parameter)
 
 
