@@ -192,7 +192,10 @@ def test_volume_and_pixels_that_are_not_finite() -> None:
         (LABELS, None, {"spacing": 2}, "pass unit='um'"),
         (LABELS, None, {"spacing": (1, 0), "unit": "um"}, r"got \(1, 0\)"),
         (LABELS, IMAGE, {"quantiles": (0.5, 50)}, r"in \[0, 1\]"),
+        (LABELS, IMAGE, {"quantiles": "a"}, r"in \[0, 1\]; got 'a'"),
         (LABELS, None, {"properties": ["roundness"]}, "perimeter.*solidity.*got.*roundness"),
+        (LABELS, None, {"properties": None}, "perimeter.*solidity.*got None"),
+        (np.asmatrix(LABELS), None, {}, "integers.*got matrix"),
     ],
 )
 def test_input_that_does_not_fit_is_an_error(

@@ -342,8 +342,9 @@ def listed(classes: pd.Index) -> str:
 def is_key(name: str) -> bool:
     """Return whether a name can be a key in ``.h5ad`` files and zarr stores."""
     data = name.encode(errors="replace")
-    is_odd = name in ("", ".", "..", "zarr.json") or "/" in name or "\0" in name
-    return not is_odd and data.decode() == name and len(data) < 256
+    own = "", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup"
+    is_text = data.decode() == name and len(data) < 256
+    return is_text and name not in own and "/" not in name and "\0" not in name
 
 
 def check_key(name: str, parameter: str) -> None:
