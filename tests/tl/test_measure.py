@@ -9,7 +9,7 @@ import anndata as ad
 import dask.array as da
 import numpy as np
 import pytest
-from scipy import ndimage
+from scipy import ndimage, sparse
 from skimage.measure import regionprops_table
 
 import centroid_encoder as ce
@@ -195,7 +195,7 @@ def test_volume_and_pixels_that_are_not_finite() -> None:
         (LABELS, IMAGE, {"quantiles": "a"}, r"in \[0, 1\]; got 'a'"),
         (LABELS, None, {"properties": ["roundness"]}, "perimeter.*solidity.*got.*roundness"),
         (LABELS, None, {"properties": None}, "perimeter.*solidity.*got None"),
-        (np.asmatrix(LABELS), None, {}, "integers.*got matrix"),
+        (sparse.csr_matrix(LABELS).todense(), None, {}, "integers.*got matrix"),
     ],
 )
 def test_input_that_does_not_fit_is_an_error(

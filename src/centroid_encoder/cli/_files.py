@@ -107,11 +107,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
 
 def write_all(files: Mapping[Path, Write]) -> None:
     """Write all files or, after an error, none; the first one is renamed last."""
-    import anndata as ad
-
-    # The input may contain nullable strings, which anndata writes only on request.
-    nullable = ad.settings.override(allow_write_nullable_strings=True)
-    with replacing_all(files) as news, warnings.catch_warnings(), nullable:
+    with replacing_all(files) as news, warnings.catch_warnings():
         text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
         warnings.filterwarnings("ignore", text)
         for new, (path, write) in zip(news, files.items(), strict=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import enum
 import io
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,7 +9,6 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
-import anndata as ad
 import h5py
 import numpy as np
 import pandas as pd
@@ -24,9 +21,7 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.tl._matrix import is_lazy, issparse
 from centroid_encoder.tl._read import is_key
 
-FRAMES, MAPPINGS = ("obs", "var"), ("uns", "obsm", "varm", "obsp", "varp", "layers")
-TIMES = (np.datetime64, datetime.date, datetime.time, datetime.timedelta)
-SCALARS = (str, Number, np.bool_, type(None), enum.Enum, PurePath, *TIMES)
+MAPPINGS = ("uns", "obsm", "varm", "obsp", "varp", "layers")
 NESTED = (np.ndarray, list, dict)
 MAX_DEPTH, MAX_COLUMNS = 50, 4000  # HDF5 has room for the names of 4,090 columns.
 
@@ -39,17 +34,13 @@ def _error(part: str, fault: str, cure: str = "delete it") -> UnwritableError:
     return UnwritableError(f"{part} {fault}; {cure}, or save without it", part)
 
 
-def snapshot(adata: AnnData, **changed: Any) -> AnnData:
-    """Return a copy in memory that shares arrays, but not data frames and mappings.
-
-    `changed` are parts that take the place of those of `adata`.
-    """
+def snapshot(adata: AnnData) -> AnnData:
+    """Return a copy in memory that shares arrays, but not data frames and mappings."""
     if adata.isbacked:
         adata = adata.to_memory()
     parts: dict[str, Any] = {name: dict(getattr(adata, name)) for name in MAPPINGS}
     parts["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
-    frames = {"obs": adata.obs.copy(), "var": adata.var.copy()}
-    return AnnData(**{"X": adata.X, "raw": adata.raw} | parts | frames | changed)
+    return AnnData(adata.X, adata.obs.copy(), adata.var.copy(), raw=adata.raw, **parts)
 
 
 def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
@@ -62,8 +53,7 @@ def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
     """
     if adata.isbacked:
         adata = adata.to_memory()
-    parts = _parts(adata, without)
-    copy = snapshot(adata, **{"X": None, "raw": None} | parts)
+    copy = AnnData(**_parts(adata, without))
     copy.strings_to_categoricals()
     return copy
 
@@ -75,7 +65,7 @@ def check_writable(adata: AnnData) -> None:
 
 def _parts(adata: AnnData, without: Collection[str]) -> dict[str, Any]:
     """Return the parts of an AnnData in forms that anndata can write."""
-    parts = {name: getattr(adata, name) for name in (*FRAMES, *MAPPINGS)}
+    parts = {name: getattr(adata, name) for name in ("obs", "var", *MAPPINGS)}
     parts["layers"] = {name: x for name, x in adata.layers.items() if name is not None}
     if not adata.isbacked:
         parts["X"] = adata.X
@@ -89,15 +79,14 @@ def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = (
     if "_index" in frame:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
         frame = frame.rename(columns={"_index": "index" if "index" not in frame else "names"})
     if frame.shape[1] > MAX_COLUMNS:
-        fault = f"has more than {MAX_COLUMNS:,} columns, which no file can hold"
-        raise _error(where, fault, "make it an array")
+        raise _error(where, "has more columns than a file can hold", "make it an array")
     columns = {
         name: _first(_column_forms(frame[key]), f"{where}[{key!r}]", frame[key])
         for name, key in _names(frame, where, without).items()
     }
     index, name = frame.index, frame.index.name
     if not _is_writable(index.values):
-        index = index.map(str)
+        index = pd.Index(list(map(str, index)), dtype=object)
     if not _is_writable(index.values):
         raise InputError(f"{where}.index has text that no file can hold; rename the rows")
     name = "" if name is None else str(name).replace("/", "|")
@@ -135,8 +124,7 @@ def _entry(value: Any, where: str, without: Collection[str]) -> Any:
         names = _names(value, where, without).items()
         return {name: _entry(value[key], f"{where}[{key!r}]", without) for name, key in names}
     is_column = isinstance(value, ExtensionArray)
-    forms = _column_forms(pd.Series(value)) if is_column else _forms(value)
-    return _first(forms, where, value)
+    return _first(_column_forms(pd.Series(value)) if is_column else _forms(value), where, value)
 
 
 def _first(forms: Iterator[Any], part: str, value: Any) -> Any:
@@ -148,13 +136,11 @@ def _first(forms: Iterator[Any], part: str, value: Any) -> Any:
     # Values of any kind are converted, which can raise errors of any kind.
     except Exception:
         pass
-    kind, example = "", value
-    if isinstance(value, pd.Series):
-        kind, example = "column of ", max(value, key=lambda x: isinstance(x, NESTED), default=None)
-    kind += type(example).__name__
-    if isinstance(example, str):
-        kind += " with a NUL or half a character"
-    raise _error(part, f"is a {kind}, which no file can hold")
+    values = value if isinstance(value, pd.Series) else [value]
+    kind = type(max(values, key=lambda x: isinstance(x, NESTED), default=None)).__name__
+    kind += " with a NUL or half a character" if kind == "str" else ""
+    column = "column of " if values is value else ""
+    raise _error(part, f"is a {column}{kind}, which no file can hold")
 
 
 def _is_writable(value: Any) -> bool:
@@ -172,11 +158,7 @@ def _is_writable(value: Any) -> bool:
         elif ndim == 1 and kind == "O":
             texts = value.dropna() if isinstance(value, ExtensionArray) else value
             sample = {"row": value[:1], "text": "".join(texts)}
-        with (
-            warnings.catch_warnings(action="ignore"),
-            ad.settings.override(allow_write_nullable_strings=True),
-            h5py.File(io.BytesIO(), "w") as file,
-        ):
+        with warnings.catch_warnings(action="ignore"), h5py.File(io.BytesIO(), "w") as file:
             write_elem(file, "entry", sample)
             read_elem(file["entry"])
             # A zarr store holds all text that HDF5 holds; a try takes 6 ms.
@@ -195,13 +177,12 @@ def _column_forms(column: pd.Series) -> Iterator[Any]:
         kind = pd.api.types.infer_dtype(column, skipna=True)
         if kind == "boolean":
             yield column.astype("boolean").array
-        elif kind == "string":
-            yield column.values
         elif kind == "mixed" and column.map(lambda x: isinstance(x, NESTED)).any():
             return
-    else:
-        yield column.values
-    if isinstance(dtype, pd.CategoricalDtype):
+    yield column.values
+    if isinstance(dtype, pd.StringDtype):
+        yield column.astype(object).values
+    elif isinstance(dtype, pd.CategoricalDtype):
         yield column.cat.rename_categories(dtype.categories.astype(str)).array
     elif dtype.kind == "f":
         yield column.astype(float).values
@@ -211,13 +192,15 @@ def _column_forms(column: pd.Series) -> Iterator[Any]:
     yield column.astype(str).where(column.notna()).astype("category").array
 
 
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, PurePath) or pd.api.types.is_scalar(value)
+
+
 def _forms(value: Any) -> Iterator[Any]:
     """Yield a value in the forms that a file may hold, the best one first."""
     yield value
     if issparse(value):
         yield value.tocsr()
-    elif isinstance(value, SCALARS):
-        yield str(value)
     elif isinstance(value, tuple | list | set | range) or hasattr(value, "__array__"):
         is_time = getattr(getattr(value, "dtype", None), "kind", "") in tuple("mM")
         table = np.asarray(value if is_time else getattr(value, "tolist", lambda: list(value))())
@@ -225,5 +208,7 @@ def _forms(value: Any) -> Iterator[Any]:
         is_number = table.dtype.kind in "fO"
         if is_number and all(isinstance(x, Number | None) for x in table.ravel()):
             yield table.astype(float)
-        elif all(isinstance(x, SCALARS) for x in table.ravel()):
+        elif all(map(_is_scalar, table.ravel())):
             yield table.astype(str)
+    elif _is_scalar(value):
+        yield str(value)
