@@ -205,7 +205,7 @@ def _forms(value: Any) -> Iterator[Any]:
         is_time = getattr(getattr(value, "dtype", None), "kind", "") in tuple("mM")
         table = np.asarray(value if is_time else getattr(value, "tolist", lambda: list(value))())
         yield table
-        is_number = table.dtype.kind in "fO"
+        is_number = table.dtype.kind in ("f", "O")
         if is_number and all(isinstance(x, Number | None) for x in table.ravel()):
             yield table.astype(float)
         elif all(map(_is_scalar, table.ravel())):
