@@ -59,6 +59,12 @@ def test_the_widget_reads_the_same(tmp_path: Path) -> None:
     assert "lines above the header" in notice
 
 
+def test_roles_that_are_no_mapping_are_named(tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text("a,b\n1.5,2.5\n2.5,3.5\n")
+    with pytest.raises(TypeError, match="roles must map columns to roles"):
+        ce.read_table(tmp_path / "cells.csv", roles="x")  # type: ignore[arg-type]
+
+
 def test_roles_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_bytes(EXPORTERS["CellProfiler"].text())

@@ -116,7 +116,7 @@ DAMAGED: dict[str, tuple[Edit, str]] = {
     "short codes": (replace("obs/cell_type/codes", np.zeros(30, int)), "damaged, incomplete"),
     "two columns": (
         attribute("obs", "column-order", ["cell_type", "cell_type"]),
-        "obs has several columns 'cell_type'; rename or drop all but one",
+        r"obs\['cell_type'\] and obs\['cell_type'\] have one name in a file",
     ),
     "loop": (lambda file: put(file, "uns/self", file["uns"]), "is a link"),
     "loop of layers": (lambda file: put(file, "layers/self", file["layers"]), "is a link"),

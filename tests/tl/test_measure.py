@@ -9,7 +9,7 @@ import anndata as ad
 import dask.array as da
 import numpy as np
 import pytest
-from scipy import ndimage
+from scipy import ndimage, sparse
 from skimage.measure import regionprops_table
 
 import centroid_encoder as ce
@@ -192,7 +192,10 @@ def test_volume_and_pixels_that_are_not_finite() -> None:
         (LABELS, None, {"spacing": 2}, "pass unit='um'"),
         (LABELS, None, {"spacing": (1, 0), "unit": "um"}, r"got \(1, 0\)"),
         (LABELS, IMAGE, {"quantiles": (0.5, 50)}, r"in \[0, 1\]"),
+        (LABELS, IMAGE, {"quantiles": "a"}, r"in \[0, 1\]; got 'a'"),
         (LABELS, None, {"properties": ["roundness"]}, "perimeter.*solidity.*got.*roundness"),
+        (LABELS, None, {"properties": None}, "perimeter.*solidity.*got None"),
+        (sparse.csr_matrix(LABELS).todense(), None, {}, "integers.*got matrix"),
     ],
 )
 def test_input_that_does_not_fit_is_an_error(

@@ -63,7 +63,6 @@ def _read(file: Any) -> AnnData:
 
 def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     """Return a function that writes a copy of `source` with the results of a job in `adata`."""
-    import anndata as ad
     import h5py
     import zarr
     from anndata.io import write_elem
@@ -76,15 +75,13 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     is_whole = not (adata.X is None or is_lazy(adata.X))
 
     def put(target: Any) -> None:
-        # The input may contain nullable strings, which anndata writes only on request.
-        with ad.settings.override(allow_write_nullable_strings=True):
-            write_elem(target, "obs", writable_frame(adata.obs, "obs"))
-            for slot in ("obsm", "uns"):
-                if slot not in target:
-                    write_elem(target, slot, {})
-                for key, value in results.get(slot, {}).items():
-                    if value is not None:
-                        write_elem(target[slot], key, value)
+        write_elem(target, "obs", writable_frame(adata.obs, "obs"))
+        for slot in ("obsm", "uns"):
+            if slot not in target:
+                write_elem(target, slot, {})
+            for key, value in results.get(slot, {}).items():
+                if value is not None:
+                    write_elem(target[slot], key, value)
         for key in set(target["uns"]) - set(adata.uns):  # such as colours of an earlier result
             del target["uns"][key]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,7 +91,7 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
     """
     from scanpy import settings
 
-    if dpi is not None and not dpi > 0:
+    if dpi is not None and not (isinstance(dpi, Real) and dpi > 0):
         raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
         save = own and settings.autosave

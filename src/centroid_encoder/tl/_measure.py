@@ -143,11 +143,13 @@ class Measurement:
     def __post_init__(self) -> None:
         self.notices: list[str] = []
         self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
-        self._shares: list[float] = np.unique(np.asarray(self.quantiles, dtype=float)).tolist()
-        fits = all(0 <= share <= 1 for share in self._shares)
+        shares = np.asarray(self.quantiles)
+        fits = shares.dtype.kind in "biuf" and bool(((shares >= 0) & (shares <= 1)).all())
         _check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
-        fits = set(self.properties) <= set(MORE)
-        _check(fits, f"properties must be among {MORE}; got {self.properties!r}", "properties")
+        self._shares: list[float] = np.unique(shares.astype(float)).tolist()
+        properties = self.properties
+        fits = isinstance(properties, Iterable) and all(name in MORE for name in properties)
+        _check(fits, f"properties must be among {MORE}; got {properties!r}", "properties")
         fits = self.spacing is None or self.unit is not None
         _check(fits, "spacing has no unit; pass unit='um'", "spacing")
         fits = self.channel_axis is None or isinstance(self.channel_axis, Integral)
@@ -166,7 +168,7 @@ class Measurement:
         _check(len(set(kinds.values())) == 1, text, "labels")
         _, spacing, channels = next(iter(self._regions.values()))
         self._ndim, self.channels = len(spacing), list(channels)
-        self._shapes = list(dict.fromkeys([*SHAPES, *self.properties]))
+        self._shapes = list(dict.fromkeys([*SHAPES, *properties]))
         if self._ndim == 3:
             self._shapes.remove("eccentricity")
 
@@ -364,6 +366,7 @@ def _check_array(image: Any, kinds: str, text: str, parameter: str) -> None:
     dtype: Any = getattr(image, "dtype", "no dtype")
     fits = isinstance(dtype, np.dtype) and not dtype.hasobject
     fits = fits and hasattr(image, "shape") and not hasattr(image, "nnz")
+    fits = fits and not isinstance(image, np.matrix)
     _check(fits, f"{text}; got {type(image).__name__} ({dtype}). {ARRAY}", parameter)
     _check(dtype.kind in kinds, f"{text}; got {dtype}", parameter)
 

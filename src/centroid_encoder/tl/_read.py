@@ -338,9 +338,17 @@ def listed(classes: pd.Index) -> str:
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
+def is_key(name: str) -> bool:
+    """Return whether a name can be a key in ``.h5ad`` files and zarr stores."""
+    data = name.encode(errors="replace")
+    own = "", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup"
+    is_text = data.decode() == name and len(data) < 256
+    return is_text and name not in own and "/" not in name and "\0" not in name
+
+
 def check_key(name: str, parameter: str) -> None:
     """Raise an InputError for a name that cannot be a key in ``.h5ad`` files and zarr stores."""
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
+    if not is_key(name):
         raise InputError(f"{parameter} must not be {name!r}: files cannot hold that", parameter)
 
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, InputTypeError
 from centroid_encoder.tl._result import keys_in
 
 Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
@@ -203,6 +203,9 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
         # Positions are the only measurements of some tables.
         doubts |= {name for name, (role, _) in found.items() if role == "position"}
     found |= {name: ("feature", found[name][1]) for name in doubts}
+    if not isinstance(chosen, Mapping | None):
+        text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
+        raise InputTypeError(text, "roles")
     for name, role in (chosen or {}).items():
         if str(name) not in columns:
             raise InputError(f"there is no column {name!r} to choose a role for")

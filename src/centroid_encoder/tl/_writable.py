@@ -2,155 +2,213 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Collection, Iterator, Mapping
+import io
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
-import anndata as ad
 import h5py
 import numpy as np
 import pandas as pd
+import zarr
 from anndata import AnnData
-from anndata.io import write_elem
+from anndata.io import read_elem, write_elem
+from pandas.api.extensions import ExtensionArray
 
 from centroid_encoder.errors import InputError
+from centroid_encoder.tl._matrix import is_lazy, issparse
+from centroid_encoder.tl._read import is_key
 
-FRAMES, MAPPINGS = ("obs", "var"), ("uns", "obsm", "varm")
+MAPPINGS = ("uns", "obsm", "varm", "obsp", "varp", "layers")
+NESTED = (np.ndarray, list, dict)
+MAX_DEPTH, MAX_COLUMNS = 50, 4000  # HDF5 has room for the names of 4,090 columns.
 
 
 class UnwritableError(InputError):
     """A part that no file can hold; `parameter` is its name, such as ``uns['x']``."""
 
 
-def snapshot(adata: AnnData, **changed: Any) -> AnnData:
-    """Return a copy in memory that shares arrays, but not data frames and mappings.
+def _error(part: str, fault: str, cure: str = "delete it") -> UnwritableError:
+    return UnwritableError(f"{part} {fault}; {cure}, or save without it", part)
 
-    `changed` are parts that take the place of those of `adata`.
-    """
+
+def snapshot(adata: AnnData) -> AnnData:
+    """Return a copy in memory that shares arrays, but not data frames and mappings."""
     if adata.isbacked:
         adata = adata.to_memory()
-    parts = {name: dict(getattr(adata, name)) for name in (*MAPPINGS, "obsp", "varp", "layers")}
+    parts: dict[str, Any] = {name: dict(getattr(adata, name)) for name in MAPPINGS}
     parts["layers"].pop(None, None)  # anndata 0.13 lists X as the layer None.
-    frames = {"obs": adata.obs.copy(), "var": adata.var.copy(), "raw": adata.raw}
-    return AnnData(adata.X, **parts | frames | changed)
+    return AnnData(adata.X, adata.obs.copy(), adata.var.copy(), raw=adata.raw, **parts)
 
 
 def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
     """Return a copy that anndata can write, which shares the arrays of `adata`.
 
-    Column names, dates, intervals, mixed values and booleans with missing values are converted to
-    what ``.h5ad`` and ``.zarr`` can hold; entries of ``uns`` to arrays, numbers and text. Parts
-    named in `without`, such as ``uns['x']``, are left out.
+    Values that neither ``.h5ad`` nor ``.zarr`` can hold are converted to arrays, numbers and text,
+    and a ``/`` in a name to ``|``. Parts named in `without`, such as ``uns['x']``, are left out.
 
     Raises an UnwritableError that names the first part that cannot be written.
     """
     if adata.isbacked:
         adata = adata.to_memory()
-    parts = {name: _entry(getattr(adata, name), name, without) for name in (*FRAMES, *MAPPINGS)}
-    if (raw := adata.raw) is not None:
-        var = writable_frame(raw.var, "raw.var", without)
-        parts["raw"] = {"X": raw.X, "var": var, "varm": dict(raw.varm)}
-    copy = snapshot(adata, **parts)
+    copy = AnnData(**_parts(adata, without))
     copy.strings_to_categoricals()
     return copy
 
 
 def check_writable(adata: AnnData) -> None:
-    """Raise the error of `writable`, without reading a matrix or converting the cells."""
-    for name in FRAMES:
-        _check_frame(getattr(adata, name), name)
-    for name in MAPPINGS:
-        _entry(getattr(adata, name), name, ())
+    """Raise the error of `writable`; matrices in files are not read."""
+    _parts(adata, ())
 
 
-def _check_frame(frame: pd.DataFrame, where: str) -> None:
-    names = frame.columns.astype(str)
-    if repeated := names[names.duplicated()].tolist():
-        raise InputError(f"{where} has several columns {repeated[0]!r}; rename or drop all but one")
-    for name, column in frame.items():
-        is_mixed = column.dtype == object and pd.api.types.infer_dtype(column) == "mixed"
-        if is_mixed and column.map(lambda x: isinstance(x, np.ndarray | list | dict)).any():
-            part = f"{where}[{str(name)!r}]"
-            text = f"{part} holds arrays or lists, which no file can hold"
-            raise UnwritableError(f"{text}; drop this column, or save without it", part)
+def _parts(adata: AnnData, without: Collection[str]) -> dict[str, Any]:
+    """Return the parts of an AnnData in forms that anndata can write."""
+    parts = {name: getattr(adata, name) for name in ("obs", "var", *MAPPINGS)}
+    parts["layers"] = {name: x for name, x in adata.layers.items() if name is not None}
+    if not adata.isbacked:
+        parts["X"] = adata.X
+    if (raw := adata.raw) is not None:
+        parts["raw"] = {"var": raw.var, "varm": raw.varm} | ({} if adata.isbacked else {"X": raw.X})
+    return {k: _entry(part, k, without) for k, part in parts.items() if k not in without}
 
 
 def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = ()) -> pd.DataFrame:
     """Return a data frame that anndata can write; `where` is its name in errors."""
-    frame = frame.loc[:, [f"{where}[{str(name)!r}]" not in without for name in frame]]
-    _check_frame(frame, where)
-    frame = frame.set_axis(names := frame.columns.astype(str), axis=1)
-    if "_index" in names:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
-        frame = frame.rename(columns={"_index": "index" if "index" not in names else "names"})
-    columns = {name: _column(column) for name, column in frame.items()}
-    new = pd.DataFrame(columns, index=frame.index, columns=frame.columns)
-    return new.rename_axis(None) if frame.index.name in names else new
+    if "_index" in frame:  # SeuratDisk stores the names of the rows once more; anndata refuses it.
+        frame = frame.rename(columns={"_index": "index" if "index" not in frame else "names"})
+    if frame.shape[1] > MAX_COLUMNS:
+        raise _error(where, "has more columns than a file can hold", "make it an array")
+    columns = {
+        name: _first(_column_forms(frame[key]), f"{where}[{key!r}]", frame[key])
+        for name, key in _names(frame, where, without).items()
+    }
+    index, name = frame.index, frame.index.name
+    if not _is_writable(index.values):
+        index = pd.Index(list(map(str, index)), dtype=object)
+    if not _is_writable(index.values):
+        raise InputError(f"{where}.index has text that no file can hold; rename the rows")
+    name = "" if name is None else str(name).replace("/", "|")
+    is_free = is_key(name) and name not in columns
+    return pd.DataFrame(columns, index=index.rename(name if is_free else None))
 
 
-def _column(column: pd.Series) -> pd.Series:
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        plain = (
-            dtype.categories.dtype.kind in "biufO"
-            and not dtype.categories.inferred_type.startswith("mixed")
-        )
-        is_text = plain and not isinstance(dtype.categories, pd.IntervalIndex)
-        return column if is_text else column.cat.rename_categories(dtype.categories.astype(str))
-    if isinstance(dtype, pd.SparseDtype):
-        return column.sparse.to_dense()
-    if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype):
-        return column.astype(dtype.numpy_dtype)
-    if dtype.kind in "mM" or isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype):
-        return column.astype(str).where(column.notna()).astype("category")
-    if dtype.kind != "O" or isinstance(dtype, pd.StringDtype):
-        return column
-    kind = pd.api.types.infer_dtype(column, skipna=True)
-    if kind == "boolean":
-        return column.astype("boolean")
-    if kind in ("string", "empty"):
-        return column if column.notna().all() else column.astype("category")
-    return column.astype(str).where(column.notna()).astype("category")
+def _names(keys: Iterable[Any], where: str, without: Collection[str]) -> dict[str, Any]:
+    """Return the keys of entries, without some, by names that files can hold."""
+    names: dict[str, Any] = {}
+    for key in keys:
+        if (part := f"{where}[{key!r}]") in without:
+            continue
+        name = str(key).replace("/", "|")
+        if name in names:
+            other = f"{where}[{names[name]!r}]"
+            raise _error(part, f"and {other} have one name in a file", "rename or drop one")
+        if not is_key(name):
+            raise _error(part, "has a name that no file can hold", "rename it")
+        names[name] = key
+    return names
 
 
 def _entry(value: Any, where: str, without: Collection[str]) -> Any:
     """Return a part of an AnnData in a form that anndata can write."""
-    if isinstance(value, Mapping):
-        return {
-            str(key).replace("/", "|"): _entry(x, part, without)
-            for key, x in value.items()
-            if (part := f"{where}[{key!r}]") not in without
-        }
+    if isinstance(value, AnnData):
+        return writable(value)
     if isinstance(value, pd.Series):
         value = value.to_frame()
     if isinstance(value, pd.DataFrame):
         return writable_frame(value, where, without)
-    if isinstance(value, str | float) or _is_numeric(value):
-        return value
-    for choice in _choices(value):
-        with h5py.File("entry", "w", driver="core", backing_store=False) as file:
-            try:
-                with ad.settings.override(allow_write_nullable_strings=True):
-                    write_elem(file, "entry", choice)
-            # anndata and h5py raise errors of many kinds.
-            except Exception:
-                continue
-        return choice
-    text = f"{where} is a {type(value).__name__}, which no file can hold"
-    raise UnwritableError(f"{text}; delete it, or save without it", where)
+    if isinstance(value, Mapping):
+        if where.count("][") > MAX_DEPTH:
+            raise _error(where.split("]")[0] + "]", "holds itself, which no file can do")
+        names = _names(value, where, without).items()
+        return {name: _entry(value[key], f"{where}[{key!r}]", without) for name, key in names}
+    is_column = isinstance(value, ExtensionArray)
+    return _first(_column_forms(pd.Series(value)) if is_column else _forms(value), where, value)
 
 
-def _is_numeric(value: Any) -> bool:
-    """Return whether a value is an array or a scalar of numbers or booleans, also out of memory."""
-    return not isinstance(value, pd.Index) and getattr(value, "dtype", np.dtype("O")).kind in "biuf"
+def _first(forms: Iterator[Any], part: str, value: Any) -> Any:
+    """Return the first form of a value that anndata can write."""
+    try:
+        for form in forms:
+            if _is_writable(form):
+                return form
+    # Values of any kind are converted, which can raise errors of any kind.
+    except Exception:
+        pass
+    values = value if isinstance(value, pd.Series) else [value]
+    kind = type(max(values, key=lambda x: isinstance(x, NESTED), default=None)).__name__
+    kind += " with a NUL or half a character" if kind == "str" else ""
+    column = "column of " if values is value else ""
+    raise _error(part, f"is a {column}{kind}, which no file can hold")
 
 
-def _choices(value: Any) -> Iterator[Any]:
+def _is_writable(value: Any) -> bool:
+    """Return whether anndata can write a value; of an array, it tries one row and all text."""
+    plain = np.asarray(value) if isinstance(value, Number) else value
+    is_plain = type(plain) is np.ndarray and plain.dtype.kind in "bif" and plain.itemsize <= 8
+    # An array of xarray has `dims`, and anndata writes none.
+    if is_plain or (is_lazy(value) and not hasattr(value, "dims")):
+        return True
+    kind, ndim = getattr(getattr(value, "dtype", None), "kind", ""), getattr(value, "ndim", 0)
+    try:
+        sample = value
+        if ndim and (kind in tuple("biufc") or isinstance(value, pd.Categorical)):
+            sample = value[:1]
+        elif ndim == 1 and kind == "O":
+            texts = value.dropna() if isinstance(value, ExtensionArray) else value
+            sample = {"row": value[:1], "text": "".join(texts)}
+        with warnings.catch_warnings(action="ignore"), h5py.File(io.BytesIO(), "w") as file:
+            write_elem(file, "entry", sample)
+            read_elem(file["entry"])
+            # A zarr store holds all text that HDF5 holds; a try takes 6 ms.
+            if kind != "O" and not isinstance(value, str):
+                write_elem(zarr.group(), "entry", sample)
+    # anndata, h5py and zarr raise errors of many kinds.
+    except Exception:
+        return False
+    return True
+
+
+def _column_forms(column: pd.Series) -> Iterator[Any]:
+    """Yield the values of a column in the forms that a file may hold, the best one first."""
+    dtype = column.dtype
+    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        kind = pd.api.types.infer_dtype(column, skipna=True)
+        if kind == "boolean":
+            yield column.astype("boolean").array
+        elif kind == "mixed" and column.map(lambda x: isinstance(x, NESTED)).any():
+            return
+    yield column.values
+    if isinstance(dtype, pd.StringDtype):
+        yield column.astype(object).values
+    elif isinstance(dtype, pd.CategoricalDtype):
+        yield column.cat.rename_categories(dtype.categories.astype(str)).array
+    elif dtype.kind == "f":
+        yield column.astype(float).values
+    elif dtype.kind in "biu":
+        yield column.convert_dtypes(dtype_backend="numpy_nullable").array
+        yield column.to_numpy()
+    yield column.astype(str).where(column.notna()).astype("category").array
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, PurePath) or pd.api.types.is_scalar(value)
+
+
+def _forms(value: Any) -> Iterator[Any]:
+    """Yield a value in the forms that a file may hold, the best one first."""
     yield value
-    if isinstance(value, tuple | list | set | pd.Index):
-        yield list(value)
-        table = np.asarray(list(value), dtype=object)
-        if not any(isinstance(x, Mapping) for x in table.ravel()):
+    if issparse(value):
+        yield value.tocsr()
+    elif isinstance(value, tuple | list | set | range) or hasattr(value, "__array__"):
+        is_time = getattr(getattr(value, "dtype", None), "kind", "") in tuple("mM")
+        table = np.asarray(value if is_time else getattr(value, "tolist", lambda: list(value))())
+        yield table
+        is_number = table.dtype.kind in ("f", "O")
+        if is_number and all(isinstance(x, Number | None) for x in table.ravel()):
+            yield table.astype(float)
+        elif all(map(_is_scalar, table.ravel())):
             yield table.astype(str)
-    elif isinstance(value, PurePath | datetime.date | np.datetime64):
+    elif _is_scalar(value):
         yield str(value)

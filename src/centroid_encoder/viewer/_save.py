@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Collection
 from pathlib import Path
 
-import anndata as ad
 import numpy as np
 from anndata import AnnData
 from anndata.io import write_elem
@@ -29,16 +28,14 @@ def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
     """Write a ``.h5ad`` file; `without` are parts to leave out, as in `writable`."""
     path = check_target(path, ".h5ad")
     copy = writable(adata, without)
-    nullable = ad.settings.override(allow_write_nullable_strings=True)
-    with writing(path), replacing(path, size_of(copy)) as beside, nullable:
+    with writing(path), replacing(path, size_of(copy)) as beside:
         copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
 def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
     path = check_store_target(path)
-    nullable = ad.settings.override(allow_write_nullable_strings=True)
-    with replacing_folder(path, path.parent) as new, warnings.catch_warnings(), nullable:
+    with replacing_folder(path, path.parent) as new, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2")
         writable(adata, without).write_zarr(new, convert_strings_to_categoricals=False)
 
