@@ -73,10 +73,11 @@ MEASURE_WORDS = {
     "volume", "width",
 }  # fmt: skip
 """A column of whole numbers with one of these words is a measurement, however regular."""
-MOTION_WORDS = {"acc", "acceleration", "angle", "axis", "direction", "drift", "gradient", "gyro",
-    "moment", "moments", "normal", "orientation", "scale", "shift", "speed", "std", "velocity",
+MOTION_WORDS = {
+    "acc", "acceleration", "angle", "axis", "direction", "drift", "gradient", "gyro", "moment",
+    "moments", "normal", "orientation", "scale", "shift", "speed", "std", "velocity",
 }  # fmt: skip
-"""What has axes and is no position."""
+"""Measurements that have an axis, and are no positions."""
 PLACE_WORDS = {
     "bounds", "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
     "pxl",
@@ -112,7 +113,7 @@ SEVERAL = {
     "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
     "skeleton", "spot", "vertex",
 }  # fmt: skip
-"""Things of which one cell may have several, so that their number may be a count."""
+"""One cell may have several of these things, so that their number may be a count."""
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000

@@ -85,8 +85,7 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
         before = zarr.open_group(folder, mode="r")
         copy = writable(table.adata, without)
         group = zarr.open_group(new, mode="w", zarr_format=before.metadata.zarr_format)
-        nullable = ad.settings.override(allow_write_nullable_strings=True)
-        with warnings.catch_warnings(), nullable:
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
             write_elem(group, "/", copy)
         # Open it again: `group` lacks the attributes that anndata has written.
