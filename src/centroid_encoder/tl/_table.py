@@ -137,8 +137,6 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
-    if not isinstance(roles, Mapping | None):
-        raise InputError('roles must give roles to columns, such as {"Time": "feature"}')
     frame = frame.set_axis(make_index_unique(frame.columns.astype(str), join="."), axis=1)
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)
