@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,15 @@ def test_two_columns_of_one_name_are_named(cells: ad.AnnData) -> None:
     for function in (check_writable, writable):
         with pytest.raises(ValueError, match="have one name in a file; rename or drop"):
             function(cells)
+
+
+@pytest.mark.parametrize(
+    "values", [[10, 9, 100], [1.5, None, 3], [Decimal("1.5"), Decimal(2), None], [2**70, 1, 2]]
+)
+def test_numbers_in_a_column_of_objects_stay_numbers(values: list[Any], tmp_path: Path) -> None:
+    obs = pd.DataFrame({"x": pd.Series(values, ["a", "b", "c"], dtype=object)})
+    adata = ad.AnnData(np.ones((3, 1)), obs=obs)
+    check_writable(adata)
+    writable(adata).write_h5ad(tmp_path / "new.h5ad")
+    found = ad.read_h5ad(tmp_path / "new.h5ad").obs["x"]
+    assert [None if pd.isna(x) else float(x) for x in found] == [x and float(x) for x in values]

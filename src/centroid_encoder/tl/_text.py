@@ -186,13 +186,21 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
     # Rows of units or descriptions have text in the columns of numbers.
     while columns and n < len(rows) and not numeric[n]:
         cells = [rows[n][i] for i in columns if i < len(rows[n])]
-        if sum(cell not in MISSING and cell[0] not in "#<>" for cell in cells) <= len(columns) / 2:
+        if sum(not _is_value(cell) for cell in cells) <= len(columns) / 2:
             break
         n += 1
     if n > 1 and len(rows[1]) == len(first) and len(set(first)) <= 0.75 * len(first):
         # CellProfiler writes the names of the objects above those of the measurements.
         first = ["_".join(filter(None, pair)) for pair in zip(first, rows[1], strict=True)]
     return first, n
+
+
+def _is_value(cell: str) -> bool:
+    """Return whether a cell holds a number in any notation, or stands for a missing one."""
+    if cell in MISSING or cell[0] in "#<>" or re.fullmatch("(?i)[-+]?inf(inity)?", cell):
+        return True
+    is_gap = NO_VALUE.fullmatch(cell) and not re.search(r"[%\[(]", cell)
+    return bool(is_gap) or numbers(pd.Series([cell]), "")[0] is not None
 
 
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
@@ -244,9 +252,13 @@ def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:
     Texts are no numbers if most of them are words, if they have several units, or if they are
     classes.
     """
-    texts = texts.str.replace("\N{MINUS SIGN}", "-")
+    texts = texts.str.replace("^[\N{MINUS SIGN}\N{EN DASH}](?=[0-9.,])", "-", regex=True)
     units = texts.str.extract(UNIT, expand=False).dropna().unique()
     plain = texts.str.replace(UNIT, "", regex=True)
+    suffixes = texts.str.extract(r"^[-+]?\d[\d.,]*\s*([^\d\s.,:;_-].*)$", expand=False)
+    # A few texts such as "24 h" are names of classes.
+    if suffixes.notna().all() and suffixes.nunique() == 1 and texts.nunique() > MAX_CLASSES:
+        plain = texts.str.removesuffix(suffixes.iloc[0]).str.strip()
     plain = plain.str.replace(r"(?<=\d)[\s'’](?=\d{3})", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
     n_more, doubt = comma.count() - point.count(), ""

@@ -177,6 +177,8 @@ def _column_forms(column: pd.Series) -> Iterator[Any]:
         kind = pd.api.types.infer_dtype(column, skipna=True)
         if kind == "boolean":
             yield column.astype("boolean").array
+        elif kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+            yield pd.to_numeric(column).array
         elif kind == "mixed" and column.map(lambda x: isinstance(x, NESTED)).any():
             return
     yield column.values
