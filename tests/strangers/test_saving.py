@@ -105,7 +105,7 @@ UNWRITABLE: dict[str, Callable[[ad.AnnData], None]] = {
     "uns['ragged']": put("uns", "ragged", [np.zeros((2, 2)), np.zeros((2, 3))]),
     "uns['text']": put("uns", "text", "a\0b"),
     "obs['text']": put("obs", "text", ["a\0b"] * N),
-    "obs['codes']": put("obs", "codes", ["\udc80", *["a"] * (N - 1)]),
+    "uns['codes']": put("uns", "codes", "\udc80"),
     "obs['.']": put("obs", ".", 1),
     "obs['']": put("obs", "", 1),
     "layers['..']": put("layers", "..", np.ones((N, 8))),
@@ -143,13 +143,13 @@ CONVERTED: dict[str, tuple[str, Any, Any]] = {
     "masked": ("uns", np.ma.masked_equal([1.0, 2.0], 2), [1, np.nan]),
     "long double": ("uns", np.ones(2, dtype=np.longdouble), [1, 1]),
     "objects": ("uns", np.array([1, None], dtype=object), [1, np.nan]),
-    "dates": ("uns", DAYS[:1].values, ["2024-01-01T00:00:00.000000000"]),
+    "dates": ("uns", DAYS[:1].values, ["2024-01-01"]),
     "large": ("uns", 2**64, "18446744073709551616"),
     "columns of two levels": ("uns", pd.DataFrame([[1, 2]], columns=TUPLES), [[1, 2]]),
     "rows of two levels": ("uns", pd.DataFrame({"x": [1, 2]}, index=TUPLES), [[1], [2]]),
     "dates of rows": ("uns", pd.DataFrame({"x": [1]}, index=DAYS[:1]), [[1]]),
     "arrow": ("obs", pd.array([1] * N, dtype="int64[pyarrow]"), [1] * N),
-    "arrow dates": ("obs", DAYS.astype("timestamp[ns][pyarrow]"), DAYS.strftime("%Y-%m-%dT%H:%M")),
+    "arrow dates": ("obs", DAYS.astype("timestamp[ns][pyarrow]"), DAYS.strftime("%Y-%m-%d")),
     "large codes": ("obs", pd.Categorical([2**64] * N), ["18446744073709551616"] * N),
     "ids": ("obs", pd.array(DAYS.astype(str), dtype="string"), DAYS.astype(str)),
     "long doubles": ("obs", np.ones(N, dtype=np.longdouble), [1] * N),
@@ -171,8 +171,8 @@ def test_what_the_check_accepts_is_written_and_read(
     save(cells, tmp_path / name)
     found = getattr(read(tmp_path / name), slot)["a|b"]
     found = found.toarray() if sparse.issparse(found) else np.asarray(found)
-    if kind == "arrow dates":
-        found = [day[:16] for day in found]
+    if kind in ("dates", "arrow dates"):  # Their text depends on the version of pandas.
+        found = [day[:10] for day in found]
     np.testing.assert_array_equal(found, np.asarray(expected))
 
 
