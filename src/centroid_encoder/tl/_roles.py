@@ -68,12 +68,11 @@ OUTPUT_WORDS = SURENESS | {"classify", "pred", "predicted", "prediction"}
 """First words of the names of what a classifier writes."""
 MEASURE_WORDS = {
     "area", "children", "copies", "count", "counts", "delta", "displacement", "distance", "dots",
-    "duration",
-    "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
-    "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum", "total", "transcripts",
-    "volume", "width",
+    "duration", "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median",
+    "min", "n", "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum", "total",
+    "transcripts", "volume", "width",
 }  # fmt: skip
-"""A column of whole numbers with one of these words is a measurement, however regular."""
+"""A column with one of these words is a measurement, unless its values number the rows."""
 MOTION_WORDS = {
     "acc", "acceleration", "angle", "axis", "deviation", "diameter", "direction", "drift", "flow",
     "force", "fwhm", "gradient", "gyro", "moment", "moments", "normal", "orientation", "polarity",
@@ -102,20 +101,26 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
 AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y"}
+"""The words that are axes, and the axis of each."""
 PAIRS = {"x", "y"}, {"top", "left"}, {"lat", "lon"}
+"""Axes that belong together."""
 UNSURE = {"top", "left", "bottom", "right", "lat", "lon"}
 """Axes that are positions in pairs only; LAT, for example, is a gene."""
 ALONE = {"x", "y", "z", "t"} | UNSURE
 """Axes that need no other word."""
 GLUED = re.compile(r"([xyz])(abs|px|pix|min|max|pos|loc|m|start|end)|(pos|b|c)([xyz])")
+"""An axis and a word of positions without a space between them."""
 WHOLE_WORDS = {"m": "mass", "b": "bounding", "c": "cg"}
+"""Meanings of letters beside an axis, as in XM, BX and CX."""
 EMBEDDINGS = "umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph"
+"""Names of methods whose results are no measurements."""
 COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "ica", "mds", "nmds", "pco", "fa", "fdl", "ce")
 """Names of numbered components; a lone one, such as PCA3, is a gene or a measurement."""
 NO_GENES = {
     "barcode", "batch", "celltype", "cluster", "condition", "donor", "fov", "group", "image",
     "leiden", "louvain", "patient", "phenotype", "plate", "sample", "treatment", "well",
 }  # fmt: skip
+"""Words that are in names of codes, and in no name of a gene."""
 SEVERAL = {
     "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
     "skeleton", "spot", "vertex",
@@ -256,7 +261,7 @@ def _values(column: pd.Series) -> np.ndarray:
 
 
 def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
-    """Return the role and the reason, which are empty where the name says nothing."""
+    """Return the role and the reason, which are empty for other names; "?" is a doubt."""
     parts, plain = words(name), re.sub(r"[\W_]", "", name).lower()
     bare = [word for word in parts if word not in PLAIN_WORDS]
     if not column.notna().any():
@@ -311,7 +316,10 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
 
 
 def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
-    """Return the roles of positions and of components, which come as pairs such as x and y."""
+    """Return roles and reasons of positions and components, which come in pairs such as x and y.
+
+    The role "?" is a doubt.
+    """
     found: dict[str, tuple[str, str]] = {}
     places = {name: _place(name) for name, column in columns.items() if is_number(column)}
     places = {name: place for name, place in places.items() if place[0]}

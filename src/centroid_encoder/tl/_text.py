@@ -31,6 +31,7 @@ NO_VALUE = re.compile(
 )
 """What stands in the place of a number that does not exist."""
 UNIT = re.compile(r"(?<=[\d.])\s*(%|[pnµμumck]?m\S*|px\S*|pixels?\S*)$")
+"""A unit behind a number in a cell."""
 MAX_CLASSES = 50
 """A column of at most so many whole numbers and words, most of them repeated, is text."""
 GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")
@@ -204,7 +205,7 @@ def _is_value(cell: str) -> bool:
 
 
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
-    """Return the decimal mark of the file, or an empty text if no number tells it."""
+    """Return the decimal mark of the file, or an empty text if no number shows it."""
     cells = " ".join(cell for row in rows for cell in row if "," in cell or "." in cell).split(" ")
     counts = {}
     for mark in ".,":
