@@ -64,7 +64,7 @@ PLAIN_WORDS = ID_WORDS | {
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
 SURENESS = {"confidence", "prob", "proba", "probability"}
-OUTPUT_WORDS = SURENESS | {"classify", "pred", "predicted", "prediction"}
+OUTPUT_WORDS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
 """First words of the names of what a classifier writes."""
 MEASURE_WORDS = {
     "area", "children", "copies", "count", "counts", "delta", "displacement", "distance", "dots",

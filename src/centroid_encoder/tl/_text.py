@@ -34,6 +34,8 @@ UNIT = re.compile(r"(?<=[\d.])\s*(%|[pnµμumck]?m\S*|px\S*|pixels?\S*)$")
 """A unit behind a number in a cell."""
 MAX_CLASSES = 50
 """A column of at most so many whole numbers and words, most of them repeated, is text."""
+LARGEST = 2**53
+"""The largest whole number up to which floats hold each one."""
 GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")
 """A number that may have marks between thousands."""
 NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
@@ -80,19 +82,27 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     # pandas takes 1.234 for a fraction, also beside 850.
     columns = enumerate(zip_longest(*(row for row, _, _ in body), fillvalue=""))
     grouped = [i for i, cells in columns if not decimal and _has_thousands(cells, ".")]
-    stream.seek(header_end)
-    try:
-        frame = pd.read_csv(
+
+    def read(texts: Sequence[int]) -> pd.DataFrame:
+        stream.seek(header_end)
+        return pd.read_csv(
             stream,
             sep=separator,
             header=None,
             names=range(n_fields),
             decimal=decimal or ".",
-            dtype=dict.fromkeys(grouped, str),
+            dtype=dict.fromkeys(texts, str),
             keep_default_na=False,
             na_values=MISSING,
             low_memory=False,
         )
+
+    try:
+        frame = read(grouped)
+        # Beside a missing value, long ids become floats, many of which are equal.
+        floats = frame.select_dtypes(float).abs().max()
+        if long := floats.index[floats > LARGEST].tolist():
+            frame = read([*grouped, *long])
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
         if not found:
@@ -240,6 +250,7 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
             notices.append(f"column {name!r} {doubt}")
         if found is not None:
             wrong += [f"{text!r} in {name!r}" for text in texts[found.isna()]]
+            found = found.astype("Int64") if found.dtype.kind == "i" else found
         columns[name] = (texts if found is None else found).reindex(column.index)
     if wrong:
         verb = "values became" if wrong[1:] else "value became"
