@@ -99,7 +99,7 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
     try:
         frame = read(grouped)
-        # Beside a missing value, long ids become floats, many of which are equal.
+        # Ids beside a missing value are read as floats, which round long ones.
         floats = frame.select_dtypes(float).abs().max()
         if long := floats.index[floats > LARGEST].tolist():
             frame = read([*grouped, *long])
