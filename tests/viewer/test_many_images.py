@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import is_colored, open_table, outlined
+from tests.viewer.seen import give_label, is_colored, open_table, outlined
 
 
 class Study:
@@ -119,8 +119,7 @@ def test_three_images_from_opening_to_saving_and_back(
         for name, part in rows.groupby("ImageName", observed=True)
     }
     assert study.walk("ImageName", "CellNb", 6) == set("ABC")
-    widget.misplaced.label_box.setCurrentText("other")
-    widget.misplaced.label_button.click()
+    give_label(widget.cells.label_button, "other")
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
     # An image is closed and opened again; the others keep their colours.
     viewer.layers.remove("B_mask")
@@ -236,7 +235,7 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     widget.show_table(cells, label_key="cell_type")
     classes = widget.classes
     assert [row.n for row in classes.rows] == [81, 80, 79]
-    classes.image_box.choose("B")
+    classes.count_in("B")
     counts = cells.obs.loc[cells.obs["ImageName"] == "B", "cell_type"].value_counts()
     assert {row.name: row.n for row in classes.rows} == counts.to_dict()
     save_counts(widget.session, tmp_path / "counts.csv")

@@ -24,7 +24,15 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_TABLE
-from tests.viewer.seen import entries, is_colored, open_table, outlined, seen_colors, texts
+from tests.viewer.seen import (
+    entries,
+    give_label,
+    is_colored,
+    open_table,
+    outlined,
+    seen_colors,
+    texts,
+)
 
 Open = Callable[[], CentroidEncoderWidget]
 Train = Callable[[CentroidEncoderWidget], None]
@@ -353,8 +361,7 @@ def test_a_new_class_is_shown_saved_and_opened(
 
     def relabel(name: str) -> None:
         widget.select(rows)
-        widget.misplaced.label_box.setEditText(name)
-        widget.misplaced.label_button.click()
+        give_label(widget.cells.label_button, name)
 
     widget.cells.color_box.choose("label")
     if label_key != "cell_type":

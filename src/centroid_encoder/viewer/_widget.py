@@ -15,7 +15,7 @@ from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from qtpy.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
@@ -40,7 +40,7 @@ from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
-from centroid_encoder.viewer.panels.label import MAX_ROWS, MIN_ROWS, LabelPanel
+from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
-HIGH = 800
-"""Height in pixels from which on the dock has room for more classes."""
 LOADING = "Loading PyTorch …"
 SHARE, SHARE_OF_MAP = 0.37, 0.45
 """Shares of the window that the dock takes at first, and with the map in a dock of its own."""
@@ -114,13 +112,13 @@ class CentroidEncoderWidget(QWidget):
         self.message = self.training_panel.message
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
-        steps = self.save_row.undo_button, self.save_row.redo_button
-        self.label.keys.watch(self.map.canvas.canvas, *steps)
+        self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
         self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
         self.queue.applied.connect(self.cells.show_column)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
         self.misplaced.train_wanted.connect(self._on_train_wanted)
+        self.label.names.addWidget(self.queue.suggest_button)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()
@@ -155,11 +153,6 @@ class CentroidEncoderWidget(QWidget):
         for path in others:
             self.viewer.open(path)
         self.data.opening.read(*tables)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Show more classes at once in a high window."""
-        super().resizeEvent(event)
-        self.label.set_n_rows(MAX_ROWS if self.height() >= HIGH else MIN_ROWS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -239,11 +232,15 @@ class CentroidEncoderWidget(QWidget):
     def _on_tab(self) -> None:
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
-            card.setVisible(i == self.tabs.currentIndex())
+            card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
-        has_map = self.session.result is not None
+        has_map, has_table = self.session.result is not None, self.session.table is not None
+        train_button = self.training_panel.train_button
+        for part in (self.data.fold, train_button, self.cells.colors, self.tabs):
+            part.setVisible(has_table)
+        self._on_tab()
         review, new_data = list(self.modes).index("Review"), list(self.modes).index("New data")
         is_free = self.session.labeling is None
         self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
@@ -253,8 +250,10 @@ class CentroidEncoderWidget(QWidget):
         self._fold()
 
     def _fold(self) -> None:
-        """Show the details when something is to be decided, and hide them when all is."""
+        """Show the details when something is to be decided, and hide them when nothing is."""
         there = self.session.table is not None
+        if not there:
+            self.data.show_details(False)
         links = bool(self.catalog.joins) or self.catalog.layer is None
         decided = not there or (self.session.label_key is not None and links)
         if decided != self._decided:
@@ -371,6 +370,9 @@ class CentroidEncoderWidget(QWidget):
         self.setStyleSheet(
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
+            "Strip { background: transparent; }"
+            'QToolButton[popupMode="1"] { padding: 4px 20px 4px 6px; '
+            f"background: {theme.foreground.as_hex('long')}; }}"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
 
@@ -388,11 +390,16 @@ class CentroidEncoderWidget(QWidget):
         for actions in (data.menu, training.menu):
             menu.addActions(actions.actions())
             menu.addSeparator()
+        menu.insertAction(training.check_action, self.label.import_action)
+        self.save_row.menu.insertAction(self.save_row.copy_action, self.label.export_action)
         menu.addSection("A drag in the map")
         menu.addActions(self.map.canvas.tools.actions())
+        menu.addSeparator()
+        menu.addAction(self.map.canvas.names_action)
         self.menu_button.setMenu(menu)
         training.of_map.addRow("Regions", self.map.regions_box)
         training.of_map.addRow("Components", self.map.axes_box)
+        training.of_new_data.addWidget(self.new_data.form)
         header = side_by_side(
             (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
         )

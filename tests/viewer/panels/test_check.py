@@ -114,7 +114,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     ) in texts(widget)
     widget.misplaced.view.selectRow(0)
     assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
-    assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[0]
+    assert widget.misplaced.label_button.text() == f"Change to {suspects['predicted'].iloc[0]}"
     # The layer shows these cells.
     layer = viewer.layers["nuclei"]
     widget.cells.color_box.choose("out-of-fold error")

@@ -48,8 +48,7 @@ def layers(panel: DataPanel) -> LayerList:
 def test_many_events_cause_one_update(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
-    assert panel.table_box.placeholderText() == "no table found"
-    assert not panel.table_box.isEnabled()
+    assert not panel.table_box.count()
     listed: list[None] = []
     panel.catalog.listed.connect(lambda: listed.append(None))
     layer = Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
@@ -58,7 +57,6 @@ def test_many_events_cause_one_update(
         layer.name = f"nuclei {i}"
     qtbot.waitUntil(lambda: bool(listed))
     assert len(listed) == 1
-    assert panel.table_box.isEnabled()
     assert entries(panel.layer_box) == ["none", "nuclei 4"]
 
     joined: list[None] = []

@@ -20,7 +20,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.map import describe
-from tests.viewer.seen import entries, is_colored, open_table, seen_colors
+from tests.viewer.seen import entries, give_label, is_colored, open_table, seen_colors
 
 Do = Callable[[CentroidEncoderWidget], None]
 MakeCells = Callable[..., AnnData]
@@ -165,8 +165,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     assert "choose another column under Classes" in widget.message.text()
     assert "key_added" not in widget.message.text()
     widget.select(np.array([0, 1]))
-    widget.misplaced.label_box.setCurrentText("type 1")
-    widget.misplaced.label_button.click()
+    give_label(widget.cells.label_button, "type 1")
     assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
     save(widget, tmp_path / "mapped.h5ad")
     assert not widget.save_row.save_reliability_action.isEnabled()

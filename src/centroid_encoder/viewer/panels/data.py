@@ -114,10 +114,12 @@ class DataPanel(QWidget):
     def _show_fold(self) -> None:
         """Say in one line what the details are."""
         catalog, arrow = self.catalog, "▸" if self.details.isHidden() else "▾"
-        text = self.joined_text.text() or "no table"
-        images = catalog.images()
-        if not images and catalog.layer is not None and catalog.join is not None:
-            text = f"{catalog.layer.name}: {text}"
+        table, layer, text = catalog.table, catalog.layer, self.joined_text.text()
+        named = table is not None and table.layer is layer
+        if not catalog.images() and layer is not None and catalog.join is not None and not named:
+            text = f"{layer.name}: {text}"
+        if table is not None and len(catalog.tables) == 1:
+            text = f"{table.name} · {text}"
         self.fold.say(f"{arrow} {text}")
 
     def stop(self) -> None:
@@ -195,14 +197,12 @@ class DataPanel(QWidget):
         catalog, table = self.catalog, self.catalog.table
         tables = [(table.name, table) for table in catalog.tables]
         self.table_box.offer(tables, table)
-        self.table_box.setEnabled(bool(tables))
+        self.table_box.setVisible(len(tables) > 1)
         self.close_action.setEnabled(table is not None and table.layer is None)
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([("none", None), *layers], catalog.layer)
         self.layer_box.setEnabled(table is not None)
         self.measure_action.setEnabled(bool(catalog.measurable[0]))
-        if not tables:
-            self.table_box.setPlaceholderText("no table found")
         self._show_fold()
 
     def _show_link(self) -> None:

@@ -85,10 +85,12 @@ class Form(QWidget):
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Set the focus to the field of a parameter, if there is one."""
+        """Set the focus to the field of a parameter, if there is one, and show its window."""
         name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
-            self.fields[name].native.setFocus()
+            field = self.fields[name].native
+            field.window().show()
+            field.setFocus()
 
 
 class Choice(QComboBox):

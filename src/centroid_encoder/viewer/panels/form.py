@@ -49,8 +49,6 @@ class TrainingForm(Form):
     """The label column, or None."""
     shown_wanted = Signal()
     """A field of the form is to be shown."""
-    advanced_wanted = Signal()
-    """One of the advanced fields will get the focus."""
 
     def __init__(self) -> None:
         none = [("none", None)]
@@ -145,8 +143,6 @@ class TrainingForm(Form):
         own = ("label_key", "missing", "use_rep", "layer", "use_raw")
         if name in own:
             self.shown_wanted.emit()
-        elif name in self.fields:
-            self.advanced_wanted.emit()
         super().point_at(name)
 
     def _mask(self) -> dict[str, Any]:
