@@ -617,7 +617,7 @@ class User(LabelsByHand):
             shown = [name not in widget.session.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown
         checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
-        assert widget.verdict.isHidden() != checked
+        assert widget.misplaced.found.isHidden() != checked
 
     def _colors(self, layer: Layer) -> Any:
         return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.opacity

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
@@ -36,10 +36,9 @@ from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.picture import picture
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
-from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
@@ -89,13 +88,9 @@ class CentroidEncoderWidget(QWidget):
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
-        # Timers that end with the widget; those of `QTimer.singleShot` would not.
-        self._docking = QTimer(self, interval=0, singleShot=True)
-        self._docking.timeout.connect(self._on_docked)
-        self._loading = QTimer(self, interval=IMPORT_DELAY, singleShot=True)
-        self._loading.timeout.connect(self._load)
-        self._widening = QTimer(self, interval=0, singleShot=True)
-        self._widening.timeout.connect(self._widen_full)
+        self._docking = delayed(self, 0, self._on_docked)
+        self._loading = delayed(self, IMPORT_DELAY, self._load)
+        self._widening = delayed(self, 0, self._widen_full)
         self.picture = QWidget()
         """The map with its colours and classes."""
         self.catalog = self.session.catalog
@@ -110,14 +105,13 @@ class CentroidEncoderWidget(QWidget):
         self.form = self.training_panel.form
         self.form.shown_wanted.connect(partial(self.data.show_details, True))
         self.message = self.training_panel.message
-        self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
-        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
-        self.queue.applied.connect(self.cells.show_column)
+        keys, applied = self.label.keys, self.cells.show_column
+        self.queue = QueuePanel(self.session, self.form, self.viewer, keys, applied)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
-        self.misplaced.train_wanted.connect(self._on_train_wanted)
+        self.misplaced.train_button.clicked.connect(self._on_train_corrected)
         self.label.names.addWidget(self.queue.suggest_button)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
@@ -202,8 +196,9 @@ class CentroidEncoderWidget(QWidget):
         """Train on the chosen table, unless a training runs."""
         self.training_panel.run()
 
-    def _on_train_wanted(self, label_key: str) -> None:
-        self.form.set_adata(self.session.adata, label_key)
+    def _on_train_corrected(self) -> None:
+        """Train on the column with the corrections of the chosen labels."""
+        self.form.set_adata(self.session.adata, self.session.corrected(self.session.label_key))
         self.train()
 
     def check(self) -> None:
@@ -416,7 +411,6 @@ class CentroidEncoderWidget(QWidget):
             "Review": self.misplaced,
             "New data": self.new_data,
         }
-        self.misplaced.top.addWidget(self.verdict)
         self.tabs = QTabBar()
         self.tabs.setShape(QTabBar.Shape.RoundedSouth)
         self.tabs.setUsesScrollButtons(False)

@@ -23,7 +23,7 @@ from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import Search, button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
@@ -90,10 +90,8 @@ class CellsPanel(QWidget):
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
         column(self, cells, self.unseen_text, self.why, self.some)
         # Separate events, since labels, camera and colours together would block the window.
-        self._coloring = QTimer(self, interval=0, singleShot=True)
-        self._coloring.timeout.connect(self._recolor)
-        self._zooming = QTimer(self, interval=AFTER, singleShot=True)
-        self._zooming.timeout.connect(self._zoom_steadily)
+        self._coloring = delayed(self, 0, self._recolor)
+        self._zooming = delayed(self, AFTER, self._zoom_steadily)
         # The user may choose the same colours again, after deleting their layer.
         for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
             chosen.connect(self._recolor)

@@ -8,7 +8,7 @@ from typing import Any
 from anndata import AnnData
 from magicgui.widgets import ComboBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -242,6 +242,16 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
     for widget in widgets:
         row.addWidget(*(widget if isinstance(widget, tuple) else (widget,)))
     return row
+
+
+def delayed(parent: QObject, milliseconds: int, act: Callable[[], object]) -> QTimer:
+    """Return a timer that calls a function once after each start, unless it is started again.
+
+    It ends with its parent; that of `QTimer.singleShot` would not.
+    """
+    timer = QTimer(parent, interval=milliseconds, singleShot=True)
+    timer.timeout.connect(act)
+    return timer
 
 
 def button(text: str, tip: str, act: Callable[[], object] | QMenu) -> QPushButton:

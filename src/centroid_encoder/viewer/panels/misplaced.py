@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
+from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent
-from qtpy.QtWidgets import QLabel, QToolButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
 
+from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.message import Message, sentence
@@ -30,11 +31,9 @@ class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, or the confused classes.
 
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
-    sentence above the list. A decided cell leaves the list, and the next one is selected.
+    sentence above the list. `found` is the result of a check, and `doubts` are its warnings. A
+    decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
     """
-
-    train_wanted = Signal(str)
-    """The column with the corrected labels, to train on."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -64,13 +63,13 @@ class MisplacedTable(QWidget):
         tip = "Keep the labels of the selected cells, and take them off the list (K)"
         self.right_button = button("Label is right", tip, self.keep)
         tip = "Train a map on the corrected labels"
-        self.train_button = button("Train on corrections", tip, self._on_train)
-        self.top = QVBoxLayout()
-        """For more texts."""
+        self.train_button = QPushButton("Train on corrections")
+        self.train_button.setToolTip(tip)
+        self.found, self.doubts = Message(), Message()
         labels = side_by_side(self.label_button, self.right_button)
         labels.addStretch()
         above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
-        page(self, self.top, above, self.summary, self.view, labels)
+        page(self, self.found, self.doubts, above, self.summary, self.view, labels)
         session.shown_changed.connect(self._on_cells)
         session.selection_changed.connect(self._on_selection)
         self._on_cells()
@@ -109,6 +108,9 @@ class MisplacedTable(QWidget):
 
     def _on_cells(self) -> None:
         """List the cells again, in the order that the user has chosen, or compare the classes."""
+        found, doubts = verdict(self._session)
+        self.found.say(found)
+        self.doubts.say(doubts, "warning")
         there = available(self._session)
         entries: list[tuple[str, Source | None]] = [(x.name, x) for x in SOURCES if x in there]
         entries += [("classes that are confused", None)] * bool(there)
@@ -182,8 +184,3 @@ class MisplacedTable(QWidget):
             cells = self.model.table.iloc[chosen]
             self._proposed = str(cells[self.source.found].iloc[0])
             self._session.select(cells.index.to_numpy(), zoom=True)
-
-    def _on_train(self) -> None:
-        column = self._session.corrected(self._session.label_key)
-        if column is not None:
-            self.train_wanted.emit(column)

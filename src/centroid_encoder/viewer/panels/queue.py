@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from anndata import AnnData
 from napari.components import ViewerModel
-from qtpy.QtCore import QModelIndex, Signal
+from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
 from centroid_encoder.tl._result import obs_key
@@ -35,19 +37,24 @@ NONE_LEFT = "There is no other cell to suggest."
 class QueuePanel(QWidget):
     """The queue of a labelling; its present cell is selected and shown in the image.
 
+    `applied` is called with the column that the predictions were written to.
+
     `strip` shows a page of the queue if there are images; the parent lays out `suggest_button`.
     Without a live map, cells are compared by the features of `form`.
     """
 
-    applied = Signal(str)
-    """Name of the column that the predictions were written to."""
-
     def __init__(
-        self, session: Session, form: TrainingForm, viewer: ViewerModel, keys: Keys
+        self,
+        session: Session,
+        form: TrainingForm,
+        viewer: ViewerModel,
+        keys: Keys,
+        applied: Callable[[str], object],
     ) -> None:
         super().__init__()
         self._session = session
         self._form = form
+        self._applied = applied
         self.queue = Queue()
         self._labeling: Labeling | None = None
         self._draft: AnnData | None = None
@@ -159,7 +166,7 @@ class QueuePanel(QWidget):
             self._session.say(error, "error")
         else:
             self._session.say(text)
-            self.applied.emit(column)
+            self._applied(column)
 
     def _on_shown(self) -> None:
         """Follow the labels, and make the rest of the queue again with another live map."""

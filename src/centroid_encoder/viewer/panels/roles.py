@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import pandas as pd
@@ -66,6 +67,5 @@ class RolesDialog(QDialog):
         elif index.column() == ROLE:
             menu = QMenu(self)
             for other in get_args(Role):
-                menu.addAction(other)
-            menu.triggered.connect(lambda action: self.choose(name, action.text()))
+                menu.addAction(other, partial(self.choose, name, other))
             self.view.open_menu(menu, index)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from napari.components import ViewerModel
 from napari.layers import Image
-from qtpy.QtCore import QPointF, QRectF, QSize, Qt, QTimer
+from qtpy.QtCore import QPointF, QRectF, QSize, Qt
 from qtpy.QtGui import (
     QColor,
     QHideEvent,
@@ -30,6 +30,7 @@ from centroid_encoder.viewer.data.thumbnail import (
     layers_of_cell,
     make_thumbnail,
 )
+from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Steps, Task
 
@@ -66,8 +67,7 @@ class Strip(QListWidget):
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
-        self._again = QTimer(self, interval=PAUSE, singleShot=True)
-        self._again.timeout.connect(self.read)
+        self._again = delayed(self, PAUSE, self.read)
         self._task: Task | None = None
         self.setAccessibleName("Pictures of cells")
         self.setViewMode(QListWidget.ViewMode.IconMode)

@@ -12,13 +12,14 @@ import pandas as pd
 from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QRectF, Qt, QTimer
+from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
@@ -51,8 +52,7 @@ class WhyPanel(QWidget):
         """Threads that read `thumbnail` or `table`."""
         self._kinds = ("", "")
         """What the two classes are to the cell."""
-        self._again = QTimer(self, interval=PAUSE, singleShot=True)
-        self._again.timeout.connect(self._read_pixels)
+        self._again = delayed(self, PAUSE, self._read_pixels)
         self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
