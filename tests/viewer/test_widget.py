@@ -74,9 +74,10 @@ def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
 def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget = open_widget()
     assert NO_TABLE in texts(widget)
-    assert not widget.training_panel.train_button.isEnabled()
-    assert not widget.save_row.save_button.isEnabled()
-    assert not widget.cells.color_box.isEnabled()
+    # What cannot do anything yet is not shown.
+    shown = [x.text() for x in widget.findChildren(QPushButton) if x.isVisible()]
+    assert shown == ["Open table …", "Measure cells …", "Sample tissue"]
+    assert not any(x.isVisible() for x in (widget.tabs, *widget.findChildren(QComboBox)))
     widget.train()
     assert widget.training is None
     assert widget.message.text() == "Choose a table and the column of its classes first."
@@ -111,27 +112,6 @@ def test_results_are_those_of_the_function(
     assert_equal(cells, expected, exact=True)
     assert widget.result.key == "ce"
     assert widget.message.kind != "error"
-
-
-def test_a_draft_is_drawn_unasked_until_a_map_is_trained(
-    widget: CentroidEncoderWidget, qtbot: QtBot, train: Train, cells: AnnData, unchanged: Any
-):
-    title = widget.map.canvas.title
-    with unchanged(cells):
-        qtbot.waitUntil(lambda: widget.session.draft is not None, timeout=60_000)
-        assert title.text().startswith("draft: ")
-        assert "of 24 wrong" in title.text()
-        assert len(widget.map.canvas.map.scene.hollow) == 24
-        # Held-out cells keep their labels.
-        assert counts(widget) == {"type 0": 40, "type 1": 40, "type 2": 40}
-        assert np.array_equal(widget.session.codes, cells.obs["cell_type"].cat.codes)
-    tabs = widget.tabs
-    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
-    train(widget)
-    assert all(tabs.isTabVisible(i) for i in range(4))
-    assert widget.session.draft is None
-    assert "of 24 held out wrong" in title.text()
-    assert not title.text().startswith("draft")
 
 
 def test_live_frames_are_drawn_and_stop_keeps_the_map(

@@ -111,9 +111,14 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
             colors = [session.class_colors[name] for name in cells.obs[column]]
             seen = seen_colors(viewer, layer, cells.obs["cell_id"])
             assert [to_hex(color) for color in seen] == colors
+        # Held-out cells keep their labels.
+        assert [row.n for row in widget.classes.rows] == [60, 60]
         assert widget.result is None
         assert not widget.save_row.save_figure_action.isEnabled()
+    tabs = widget.tabs
+    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
     train(widget)
+    assert all(tabs.isTabVisible(i) for i in range(4))
     assert session.draft is None
     assert widget.result.label_key == "half"
     assert not canvas.title.text().startswith("draft")

@@ -97,7 +97,7 @@ def test_columns_of_ids_and_images_are_chosen(
     assert {"cell_id", "twice"} <= set(entries(panel.instance_box))
     assert "share" not in entries(panel.instance_box)
     assert panel.joined_text.text().startswith("120 cells; 0 without")
-    panel.images_table.layer_chosen.emit("left", layers[0])
+    panel.catalog.show_image("left", layers[0])
     assert panel.joined_text.text().startswith("120 cells in 2 images, 1 of them open; in these, 0")
     panel.image_box.setCurrentText("one image")
     assert panel.joined_text.text().startswith("120 cells; 0 without")
