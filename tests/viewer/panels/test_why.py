@@ -43,7 +43,8 @@ def widget(
 def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None:
     """Select cells, and wait for what there is about them."""
     widget.select(np.array(rows))
-    qtbot.waitUntil(lambda: widget.cells.why.table is not None)
+    why = widget.cells.why
+    qtbot.waitUntil(lambda: why.table is not None and not why._tasks)
 
 
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):

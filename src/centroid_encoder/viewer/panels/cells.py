@@ -222,31 +222,34 @@ class CellsPanel(QWidget):
             is_drag = is_drag or np.abs(np.asarray(event.pos) - start).max() > MAX_MOVED
             yield
         layers = viewer.layers
-        links = [link for link in self._links if link.layer in layers]
         # Ignore clicks while the user paints or draws in a layer.
         used = {str(layer.mode) for layer in (layers.selection.active,) if layer is not None}
-        used |= {str(link.layer.mode) for link in links}
+        used |= {str(link.layer.mode) for link in self._links}
         if is_drag or not used <= {"pan_zoom", "pick"}:
             return
-        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+        for link in self._topmost():
             if (row := link.row_at(event)) is not None:
                 self._session.select(np.array([row]), next(iter(held), "replace"))
                 return
-        if self._session.labeling is not None and links and not held:
+        if self._session.labeling is not None and self._links and not held:
             # The next key would label cells that the user no longer looks at.
             self._session.select(np.empty(0, dtype=np.intp))
+
+    def _topmost(self) -> list[LayerLink]:
+        """Return the links whose layers are in the viewer, the topmost one first."""
+        layers = self._viewer.layers
+        links = [link for link in self._links if link.layer in layers]
+        return sorted(links, key=lambda link: layers.index(link.layer), reverse=True)
 
     def _on_move(self, viewer: ViewerModel, event: Any) -> None:
         """Note what is known of the cell under the mouse, for napari's status line."""
         self._hovered = ""
-        layers = viewer.layers
-        links = [link for link in self._links if link.layer in layers and link.layer.visible]
-        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+        for link in self._topmost():
             # Lazy pixels would be read in this thread.
-            if isinstance(link.layer.data, np.ndarray | list) and not self._hovered:
-                row = link.row_at(event)
-                if row is not None:
-                    self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
+            can_read = link.layer.visible and isinstance(link.layer.data, np.ndarray | list)
+            row = link.row_at(event) if can_read and not self._hovered else None
+            if row is not None:
+                self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
 
     def _on_status(self, event: Any) -> None:
         """Add what is known of the cell to napari's status."""

@@ -26,7 +26,6 @@ from qtpy.QtWidgets import QListWidget
 from centroid_encoder.viewer.data.thumbnail import (
     LOOKS,
     Thumbnail,
-    is_slow,
     layers_of_cell,
     make_thumbnail,
 )
@@ -123,7 +122,7 @@ class Strip(QListWidget):
         if self._task is not None:
             self._task.cancel()
         side = SHARP * SIDE
-        jobs = [picture_job(self._session, self._viewer, row, side)[0] for row in self._rows]
+        jobs = [picture_job(self._session, self._viewer, row, side) for row in self._rows]
         self._task = Task(partial(_read, jobs), self._on_read, self)
 
     def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
@@ -178,15 +177,14 @@ class Strip(QListWidget):
 
 def picture_job(
     session: Session, viewer: ViewerModel, row: int, side: int = 160
-) -> tuple[Callable[[], Thumbnail | None], bool]:
-    """Return a function that draws a cell, and whether it takes long."""
+) -> Callable[[], Thumbnail | None]:
+    """Return a function that draws a cell; it may take long."""
     catalog, adata = session.catalog, session.adata
     for link, join in catalog.joins.items():
         if adata is not None and join.joined[row]:
             layers = layers_of_cell(viewer.layers, adata.obs, catalog.image_column, row)
-            job = partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
-            return job, is_slow(layers, link.layer)
-    return lambda: None, False
+            return partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
+    return lambda: None
 
 
 def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[Thumbnail | None]:

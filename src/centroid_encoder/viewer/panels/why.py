@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +100,7 @@ class WhyPanel(QWidget):
 
     def _read_pixels(self) -> None:
         if (row := self._row) is not None:
-            self._read("thumbnail", *picture_job(self._session, self._viewer, row))
+            self._read("thumbnail", picture_job(self._session, self._viewer, row))
 
     def _read_features(self) -> None:
         row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
@@ -120,8 +119,8 @@ class WhyPanel(QWidget):
 
         self._read("table", read)
 
-    def _read(self, name: str, read: Callable[[], Any], slow: bool = True) -> None:
-        """Read one of the attributes, in a thread if it takes long; None if that fails."""
+    def _read(self, name: str, read: Callable[[], Any]) -> None:
+        """Read one of the attributes in a thread; it is None if that fails."""
 
         def on_end(found: Any, _: Exception | None) -> None:
             self._tasks.pop(name, None)
@@ -130,11 +129,7 @@ class WhyPanel(QWidget):
 
         if name in self._tasks:
             self._tasks.pop(name).cancel()
-        if slow:
-            self._tasks[name] = Task(lambda _: read(), on_end, self)
-        else:
-            with suppress(Exception):  # Reading pixels can raise any exception.
-                on_end(read(), None)
+        self._tasks[name] = Task(lambda _: read(), on_end, self)
 
     def _show(self) -> None:
         """Show what was found; keep the height while an answer is to come."""
