@@ -22,14 +22,11 @@ from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QPushButto
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_TABLE
 from tests.viewer.seen import (
     entries,
     give_label,
-    is_colored,
     open_table,
-    outlined,
     seen_colors,
     texts,
 )
@@ -234,52 +231,6 @@ def test_two_of_three_dimensions_are_drawn(
 
 
 # -- the map and the layer -----------------------------------------------------------------------
-
-
-def test_colors_are_the_same_everywhere(
-    trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
-):
-    layer = viewer.layers["nuclei"]
-    trained.cells.color_box.choose("label")
-    trained.session.recolor_class(1, "#123456")
-    assert list(cells.uns["cell_type_colors"])[1] == "#123456"
-    colors = np.array(cells.uns["cell_type_colors"])
-    assert [row.color for row in trained.classes.rows] == list(colors)
-    assert colors_of(viewer, layer, cells.obs["cell_id"]) == list(
-        colors[cells.obs["cell_type"].cat.codes]
-    )
-    trained.cells.color_box.choose("original colours")
-    assert not is_colored(viewer, layer)
-
-
-def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
-    trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
-):
-    layer = viewer.layers["nuclei"]
-    trained.cells.color_box.choose("original colours")
-    rows = np.array([3, 17, 80])
-    trained.select(rows)
-    kinds = cells.obs["cell_type"].iloc[rows].value_counts()
-    said = trained.cells.selection_text.text()
-    assert said.startswith("3 cells selected: ")
-    assert all(f"{n} {kind}" in said for kind, n in kinds.items() if n)
-    assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 1
-    marked = np.unique(layer.data[outlined(viewer, layer) > 0])
-    assert set(marked) == set(cells.obs["cell_id"].iloc[rows])
-    assert viewer.layers.selection.active is layer
-    before = viewer.scene.camera.zoom, viewer.scene.camera.center
-    trained.cells.show_button.click()
-    assert (viewer.scene.camera.zoom, viewer.scene.camera.center) != before
-    trained.select(rows[:0])
-    assert list(viewer.layers) == [layer]
-    assert "No cell selected" in texts(trained)
-
-    next(iter(trained.cells._links)).picked.emit(np.array([5]))
-    assert (
-        f"cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
-        in trained.cells.selection_text.text()
-    )
-    assert trained.map.canvas.map.selected.tolist() == [5]
 
 
 def test_the_map_moves_into_a_dock_of_its_own_and_back(

@@ -38,7 +38,7 @@ from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
-from centroid_encoder.viewer.panels.fields import button, column, delayed, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, delayed, form_label, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
@@ -366,8 +366,8 @@ class CentroidEncoderWidget(QWidget):
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
             "Strip { background: transparent; }"
-            'QToolButton[popupMode="1"] { padding: 4px 20px 4px 6px; '
-            f"background: {theme.foreground.as_hex('long')}; }}"
+            f"#change {{ background: {theme.foreground.as_hex('long')}; }}"
+            "#change { padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
 
@@ -387,17 +387,18 @@ class CentroidEncoderWidget(QWidget):
             menu.addSeparator()
         menu.insertAction(training.check_action, self.label.import_action)
         self.save_row.menu.insertAction(self.save_row.copy_action, self.label.export_action)
-        menu.addSection("A drag in the map")
         menu.addActions(self.map.canvas.tools.actions())
         menu.addSeparator()
         menu.addAction(self.map.canvas.names_action)
         self.menu_button.setMenu(menu)
-        training.of_map.addRow("Regions", self.map.regions_box)
-        training.of_map.addRow("Components", self.map.axes_box)
+        training.of_map.addRow(form_label("Regions"), self.map.regions_box)
+        training.of_map.addRow(form_label("Components"), self.map.axes_box)
         training.of_new_data.addWidget(self.new_data.form)
         header = side_by_side(
             (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
         )
+        # Without a table, the menu stays at the right.
+        header.insertStretch(2)
         # A method would keep a closed widget in memory.
         open_sample = partial(self.viewer.open_sample, PLUGIN, SAMPLE)
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))

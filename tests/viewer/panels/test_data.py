@@ -24,7 +24,7 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import DataPanel
-from tests.viewer.seen import entries, open_table
+from tests.viewer.seen import entries
 
 ImageOf = Callable[..., NDArray[np.int32]]
 
@@ -154,16 +154,6 @@ def test_lazy_labels_are_read_in_a_thread(
     allowed.set()
     qtbot.waitUntil(lambda: panel.joined_text.text().startswith("120 cells; 0 without a label"))
     assert threading.main_thread() not in threads
-
-
-def test_a_table_is_closed(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    assert not panel.close_action.isEnabled()
-    open_table(panel.catalog, tmp_path / "cells.h5ad")
-    panel.close_action.trigger()
-    assert panel.catalog.tables == []
-    assert not panel.close_action.isEnabled()
-    assert panel.fold.text() == "▸ no table"
 
 
 def test_a_button_shows_positions_if_there_is_no_layer(

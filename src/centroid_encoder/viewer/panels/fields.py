@@ -26,7 +26,7 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
 
-LONGEST_LABEL = "Missing values"
+LONGEST_LABEL = "Unlabelled class"
 """The longest of the labels; it sets the width of all."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }

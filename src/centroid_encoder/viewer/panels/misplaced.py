@@ -53,6 +53,7 @@ class MisplacedTable(QWidget):
         self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
         self.label_button = QToolButton()
+        self.label_button.setObjectName("change")
         self.label_button.setToolTip(
             "Give the selected cells this label, in a copy of the column (Enter). The arrow opens "
             "a menu of all labels"

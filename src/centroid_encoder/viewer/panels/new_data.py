@@ -62,7 +62,6 @@ class NewDataPanel(JobPanel):
         self._used: Table | None = None
         """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
-        self.table_box.setPlaceholderText("no other table found")
         self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
         tip = "Read a .h5ad, a .zarr or a table of another program"
         self.open_button = button("Open …", tip, self.opening.ask)
@@ -115,7 +114,10 @@ class NewDataPanel(JobPanel):
     def enable(self) -> None:
         """Enable the controls that can be used now."""
         ready = self.reference is not None and self.task is None
-        self.map_button.setEnabled(ready and self.table_box.value is not None)
+        has_table = self.table_box.value is not None
+        self.table_box.setVisible(has_table)
+        self.map_button.setVisible(has_table)
+        self.map_button.setEnabled(ready and has_table)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
