@@ -367,7 +367,7 @@ class CentroidEncoderWidget(QWidget):
             f'Message[kind="error"] {{ color: {error}; }}'
             "Strip { background: transparent; }"
             f"#change {{ background: {theme.foreground.as_hex('long')}; }}"
-            "#change { padding: 4px 20px 4px 6px; }"
+            "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
 

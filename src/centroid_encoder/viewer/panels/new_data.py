@@ -73,6 +73,7 @@ class NewDataPanel(JobPanel):
         form.setLayout(form_layout(*fields))
         row = side_by_side(QLabel("New cells"), (self.table_box, 1), self.open_button)
         row.addWidget(self.map_button)
+        row.addStretch()
         page(self, row, self.opening, self.progress, self.message, self.cures)
         session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
