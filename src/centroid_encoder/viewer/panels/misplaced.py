@@ -40,6 +40,8 @@ class MisplacedTable(QWidget):
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
+        self._read: tuple[object, object] = None, None
+        """The map and the check whose cells are listed."""
         self._proposed = ""
         """The class that the selected cells may belong to."""
         self.view = TableView("Cells to review")
@@ -142,7 +144,9 @@ class MisplacedTable(QWidget):
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        if place >= 0 and row not in cells.index:
+        before, self._read = self._read, (self._session.result, self._session.check)
+        is_same = before[0] is self._read[0] and before[1] is self._read[1]
+        if is_same and place >= 0 and row not in cells.index:
             # The cell was decided: go on to the next one.
             self.view.selectRow(min(place, len(cells) - 1))
 
