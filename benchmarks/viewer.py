@@ -165,7 +165,9 @@ def labelling(widget: CentroidEncoderWidget) -> None:
     queue.suggest()
     while queue.queue.current is None:
         wait(10)
-    names = [one.name for one in widget.label.classes]
+    labeling = session.labeling
+    assert labeling is not None
+    names = [one.name for one in labeling.classes]
     maps: list[object] = [None]
 
     def on_shown() -> None:

@@ -184,17 +184,18 @@ def main() -> None:
         caption = "Enter accepts the proposed class." if is_right else "Another key corrects it."
         film.take(caption, 1.5, key="Enter" if is_right else keys[row])
         film.press("Return" if is_right else keys[row])
-    film.click(queue.strip_button, "Strip shows the next nuclei with their proposals.", after=4)
-    for i, one in enumerate(filter(QWidget.isVisible, queue.strip.buttons)):
+    film.take("Pictures show the next nuclei with their proposals.", 4)
+    strip = queue.strip
+    for i in range(strip.count()):
         cell = queue.queue.cells[queue.queue.page(N_THUMBNAILS)[i]]
         if cell.label != CLASSES[truth[cell.row]]:
-            QTest.mouseClick(one, LEFT)
-            at = one.mapToGlobal(one.rect().center())
+            place = strip.visualItemRect(strip.item(i)).center()
+            QTest.mouseClick(strip.viewport(), LEFT, pos=place)
+            at = strip.viewport().mapToGlobal(place)
             film.take("Click wrong ones, and press the right key.", 1.5, at, keys[cell.row])
             film.press(keys[cell.row])
             film.settle()
     film.click(queue.agree_button, "Agree to all others.", after=2)
-    QTest.mouseClick(queue.strip_button, LEFT)
 
     viewer.reset_view()
     film.click(queue.apply_button, "Apply to all writes the classes of all others …")

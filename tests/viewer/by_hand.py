@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,9 @@ from napari import Viewer
 from napari.layers import Layer
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
+from qtpy.QtWidgets import QInputDialog
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.panels.label import KEY, NAME
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 from centroid_encoder.viewer.session.corrections import mark_key
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
@@ -26,6 +27,7 @@ from centroid_encoder.viewer.session.queue import SUFFIX
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 PLAIN = Qt.KeyboardModifier.NoModifier
 NAMES = ("a", "b", "long name, with a comma", "ä", "a ", "", "5")
+RENAME = "Rename …"
 COLUMNS = ("", "", "", "second", "cell_type", "no/name")
 """Columns to label in; without a name, the one that is proposed."""
 USERS_KEY = "1"
@@ -198,27 +200,31 @@ class LabelsByHand:
         line.setText(name)
         return self.step_by_hand(line.returnPressed.emit)
 
-    def edit(self, place: int, text: str) -> list[AnnData]:
-        """Write into the row of the chosen class."""
-        frame = self.widget.label.view.frame
-        row = self.rng.randrange(frame.rowCount())
-        if place == NAME and (new := text.strip()) and new not in self.hand.names:
+    def edit(self, entry: str, text: str) -> list[AnnData]:
+        """Choose an entry of the menu of a class, and write into its dialog."""
+        classes = self.widget.classes
+        row = self.rng.randrange(len(classes.rows))
+        if entry == RENAME and (new := text.strip()) and new not in self.hand.names:
             hand, old = self.hand, self.hand.names[row]
             hand.names[row] = new
             hand.labels = {x: new if y == old else y for x, y in hand.labels.items()}
-        return self.step_by_hand(
-            lambda: frame.setData(frame.index(row, place), text, Qt.ItemDataRole.EditRole)
-        )
+        return self.step_by_hand(lambda: self.choose_in_menu(row, entry, text))
+
+    def choose_in_menu(self, row: int, entry: str, text: str = "") -> None:
+        """Choose an entry of the menu of a class."""
+        actions = {action.text(): action for action in self.widget.classes.menu(row).actions()}
+        with patch.object(QInputDialog, "getText", return_value=(text, True)):
+            actions[entry].trigger()
 
     def do_rename_class(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names:
             return []
-        return self.edit(NAME, self.pick([*NAMES, f"renamed {self.rng.randrange(10**6)}"]))
+        return self.edit(RENAME, self.pick([*NAMES, f"renamed {self.rng.randrange(10**6)}"]))
 
     def do_change_key(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names:
             return []
-        return self.edit(KEY, self.pick(["", "m", "P", "7", "N", "ab", "1"]))
+        return self.edit("Key …", self.pick(["", "m", "P", "7", "N", "ab", "1"]))
 
     def do_draw_in_image(self) -> None:
         """Switch the lasso of the image on or off, and draw a triangle or a click."""
@@ -249,13 +255,11 @@ class LabelsByHand:
     def do_remove_class(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names or self.pick([True, True, False]):
             return []
-        panel = self.widget.label
         row = self.rng.randrange(len(self.hand.names))
-        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
         gone = self.hand.names.pop(row)
         self.tell(gone)
         self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
-        return self.step_by_hand(panel.remove_button.click)
+        return self.step_by_hand(lambda: self.choose_in_menu(row, "Remove, with its labels"))
 
     def strike(self, key: Any, modifier: Any = PLAIN) -> None:
         """Press a key on the canvas of napari or in the map, which dispatch it."""
@@ -362,15 +366,11 @@ class LabelsByHand:
         assert len(before) - len(hand.labels) in (0, 1)
         return changed
 
-    def do_strip(self) -> None:
-        button = self.widget.queue.strip_button
-        if not button.isHidden():
-            button.click()
-
     def do_choose_in_strip(self) -> None:
         panel = self.widget.queue
         if self.labeling is not None and not panel.strip.isHidden():
-            self.pick(panel.strip.buttons[: len(panel.strip.captions)]).click()
+            strip = panel.strip
+            strip.clicked.emit(strip.model().index(self.pick(range(strip.count())), 0))
 
     def do_agree(self) -> list[AnnData]:
         panel, labeling = self.widget.queue, self.labeling
@@ -461,13 +461,13 @@ class LabelsByHand:
             assert session.draft is None or session.result is None
             return
         assert labeling.adata is session.adata
-        assert (keep.undo_button.isEnabled(), keep.redo_button.isEnabled()) == (
+        assert (not keep.undo_button.isHidden(), not keep.redo_button.isHidden()) == (
             self.hand.n_taken > 0,
             self.hand.n_taken < len(self.hand.steps),
         )
         keys = [one.key for one in labeling.classes if one.key]
         assert len(keys) == len(set(keys))
-        assert [row[2:4] for row in panel.view.frame.table.itertuples()] == [
+        assert [(row.name, row.key) for row in self.widget.classes.rows] == [
             (one.name, one.key) for one in labeling.classes
         ]
         assert not self.pressed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
-from qtpy.QtWidgets import QComboBox, QLabel, QWidget
+from qtpy.QtWidgets import QComboBox, QInputDialog, QLabel, QWidget
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.reader import read_table
@@ -68,6 +69,16 @@ def names_on(ax: Any) -> list[Written]:
     """Names that are in view on the map."""
     (artist,) = (artist for artist in ax.artists if isinstance(artist, Names))
     return artist.written_names()[0]
+
+
+def give_label(button: Any, name: str) -> None:
+    """Give the selected cells a label with the menu of a button; an empty name removes theirs."""
+    menu = button.menu()
+    menu.aboutToShow.emit()
+    actions = {action.text(): action for action in menu.actions()}
+    entry = name if name in actions else "New class …"
+    with patch.object(QInputDialog, "getText", return_value=(name, True)):
+        actions[entry if name.strip() else "No label"].trigger()
 
 
 def open_table(catalog: Catalog, path: Path) -> Table:

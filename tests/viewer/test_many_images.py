@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import is_colored, open_table, outlined
+from tests.viewer.seen import give_label, is_colored, open_table, outlined
 
 
 class Study:
@@ -119,8 +119,7 @@ def test_three_images_from_opening_to_saving_and_back(
         for name, part in rows.groupby("ImageName", observed=True)
     }
     assert study.walk("ImageName", "CellNb", 6) == set("ABC")
-    widget.misplaced.label_box.setCurrentText("other")
-    widget.misplaced.label_button.click()
+    give_label(widget.cells.label_button, "other")
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
     # An image is closed and opened again; the others keep their colours.
     viewer.layers.remove("B_mask")
@@ -211,7 +210,9 @@ def test_colors_and_outlines_stay_above_all_images(three: Any, study: Study) -> 
     assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 6
 
 
-def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three: Any, study: Study) -> None:
+def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(
+    three: Any, study: Study, qtbot: QtBot
+) -> None:
     masks, cells = three
     viewer, widget = study.viewer, study.widget
     options = {"contrast_limits": (0, 1), "blending": "additive"}
@@ -219,15 +220,21 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three: Any, study
         viewer.add_image(np.ones(mask.shape), name=f"{name}.tiff", colormap=color, **options)
         viewer.add_labels(mask, name=f"{name}_mask")
     widget.show_table(cells, label_key="cell_type")
+
+    def pixels() -> list[bool]:
+        """Return which colours the picture has, once it was read."""
+        why = widget.cells.why
+        qtbot.waitUntil(lambda: why.thumbnail is not None)
+        found: list[bool] = why.thumbnail.pixels.any(axis=(0, 1)).tolist()
+        return found
+
     for place, name in enumerate("ABC"):
         widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
-        picture = widget.cells.why.thumbnail
-        assert picture is not None
-        assert picture.pixels.any(axis=(0, 1)).tolist() == [i == place for i in range(3)]
+        assert pixels() == [i == place for i in range(3)]
     # A layer that is named after no image counts for all.
     viewer.layers["C.tiff"].name = "overview"
     widget.select(np.flatnonzero(cells.obs["ImageName"] == "A")[:1])
-    assert widget.cells.why.thumbnail.pixels.any(axis=(0, 1)).tolist() == [True, False, True]
+    assert pixels() == [True, False, True]
 
 
 def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) -> None:
@@ -236,7 +243,7 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     widget.show_table(cells, label_key="cell_type")
     classes = widget.classes
     assert [row.n for row in classes.rows] == [81, 80, 79]
-    classes.image_box.choose("B")
+    classes.count_in("B")
     counts = cells.obs.loc[cells.obs["ImageName"] == "B", "cell_type"].value_counts()
     assert {row.name: row.n for row in classes.rows} == counts.to_dict()
     save_counts(widget.session, tmp_path / "counts.csv")

@@ -38,9 +38,10 @@ from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.colorings import FAINT
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.corrections import corrected
+from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from tests.viewer.by_hand import LabelsByHand
-from tests.viewer.seen import outlined, seen_colors
+from tests.viewer.seen import give_label, outlined, seen_colors
 
 DEFAULTS = ("STEPS", "250"), ("SEED", "0")
 STEPS, SEED = (int(os.environ.get(f"VIEWER_{x}", default)) for x, default in DEFAULTS)
@@ -103,7 +104,7 @@ class User(LabelsByHand):
         often = ("train", "check", "lasso", "color_by", "relabel", "choose_table", "finish", "stop")
         self.moves += [f"do_{name}" for name in often] * 2
         self.moves_by_hand = [name for name in vars(LabelsByHand) if name.startswith("do_")]
-        often = ("select_and_strike", "finish_live_map", "suggest", "accept", "add_class", "strip")
+        often = ("select_and_strike", "finish_live_map", "suggest", "accept", "add_class")
         self.moves_by_hand += [f"do_{name}" for name in often] * 3
         # Each of them does nothing before labelling begins.
         self.moves = [name for name in self.moves if name not in self.moves_by_hand]
@@ -345,25 +346,26 @@ class User(LabelsByHand):
         if self.labeling is None:
             self.widget.session.recolor_class(code, color)
         else:
-            self.step_by_hand(lambda: self.widget.session.recolor_class(code, color))
+            name = self.widget.classes.rows[code].name
+            recolor = partial(Labeling.recolor_class, name=name, color=color)
+            self.step_by_hand(lambda: self.widget.session.change_labels(recolor))
         assert self.widget.classes.rows[code].color == color
         return [self.adata]
 
     def do_relabel(self) -> list[AnnData]:
         """Give the selected cells a known or a new label, or none."""
         widget = self.widget
-        if not widget.misplaced.label_button.isEnabled():
+        button = widget.misplaced.label_button
+        if not button.isEnabled():
             return []
-        box = widget.misplaced.label_box
-        known = [box.itemText(i) for i in range(box.count())]
+        known = widget.session.new_labels
         name = self.pick([*known, f"class {self.rng.randrange(10**6)}", "7", "8", ""])
-        box.setEditText(name)
         if self.labeling is not None:
             self.give(self.selected_cells, [name] * len(self.selected_cells))
-            return self.step_by_hand(widget.misplaced.label_button.click)
+            return self.step_by_hand(lambda: give_label(button, name))
         trained = None if widget.result is None else widget.result.label_key
         before = None if trained is None else self.adata.obs[trained].copy()
-        widget.misplaced.label_button.click()
+        give_label(button, name)
         if before is not None:
             assert self.adata.obs[trained].equals(before)
             assert widget.result is not None
@@ -573,7 +575,9 @@ class User(LabelsByHand):
                 assert self._has_own_colors(other), other.name
         if self.adata is None or label_key is None:
             return
+        labeling = self.labeling
         shown = corrected(self.adata, widget.session.shown_labels)
+        shown = shown if labeling is None else labeling.column
         legend = {row.name: (row.color, row.n) for row in widget.classes.rows}
         counts = self.adata.obs[shown].value_counts()
         for name, color in label_colors(self.adata, shown).items():
@@ -599,7 +603,8 @@ class User(LabelsByHand):
             drawn, key = widget.session.drawn_adata, widget.session.drawn.key
             key = "X_ce" if key == "ce" else key
             assert np.array_equal(scene.points, drawn.obsm[key], equal_nan=True)
-            assert list(scene.names) == [row.name for row in widget.classes.rows]
+            if self.labeling is None:
+                assert list(scene.names) == [row.name for row in widget.classes.rows]
         # A column that is labelled by hand may have classes that its map lacks.
         if widget.result is not None and widget.result.label_key not in {x for _, x in self.hands}:
             cells = misplaced(
@@ -612,7 +617,7 @@ class User(LabelsByHand):
             shown = [name not in widget.session.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown
         checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
-        assert widget.verdict.isHidden() != checked
+        assert widget.misplaced.found.isHidden() != checked
 
     def _colors(self, layer: Layer) -> Any:
         return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.opacity

@@ -22,9 +22,14 @@ from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QPushButto
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_TABLE
-from tests.viewer.seen import entries, is_colored, open_table, outlined, seen_colors, texts
+from tests.viewer.seen import (
+    entries,
+    give_label,
+    open_table,
+    seen_colors,
+    texts,
+)
 
 Open = Callable[[], CentroidEncoderWidget]
 Train = Callable[[CentroidEncoderWidget], None]
@@ -66,9 +71,10 @@ def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
 def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget = open_widget()
     assert NO_TABLE in texts(widget)
-    assert not widget.training_panel.train_button.isEnabled()
-    assert not widget.save_row.save_button.isEnabled()
-    assert not widget.cells.color_box.isEnabled()
+    # What cannot do anything yet is not shown.
+    shown = [x.text() for x in widget.findChildren(QPushButton) if x.isVisible()]
+    assert shown == ["Open table …", "Measure cells …", "Sample tissue"]
+    assert not any(x.isVisible() for x in (widget.tabs, *widget.findChildren(QComboBox)))
     widget.train()
     assert widget.training is None
     assert widget.message.text() == "Choose a table and the column of its classes first."
@@ -103,27 +109,6 @@ def test_results_are_those_of_the_function(
     assert_equal(cells, expected, exact=True)
     assert widget.result.key == "ce"
     assert widget.message.kind != "error"
-
-
-def test_a_draft_is_drawn_unasked_until_a_map_is_trained(
-    widget: CentroidEncoderWidget, qtbot: QtBot, train: Train, cells: AnnData, unchanged: Any
-):
-    title = widget.map.canvas.title
-    with unchanged(cells):
-        qtbot.waitUntil(lambda: widget.session.draft is not None, timeout=60_000)
-        assert title.text().startswith("draft: ")
-        assert "of 24 wrong" in title.text()
-        assert len(widget.map.canvas.map.scene.hollow) == 24
-        # Held-out cells keep their labels.
-        assert counts(widget) == {"type 0": 40, "type 1": 40, "type 2": 40}
-        assert np.array_equal(widget.session.codes, cells.obs["cell_type"].cat.codes)
-    tabs = widget.tabs
-    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
-    train(widget)
-    assert all(tabs.isTabVisible(i) for i in range(4))
-    assert widget.session.draft is None
-    assert "of 24 held out wrong" in title.text()
-    assert not title.text().startswith("draft")
 
 
 def test_live_frames_are_drawn_and_stop_keeps_the_map(
@@ -248,52 +233,6 @@ def test_two_of_three_dimensions_are_drawn(
 # -- the map and the layer -----------------------------------------------------------------------
 
 
-def test_colors_are_the_same_everywhere(
-    trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
-):
-    layer = viewer.layers["nuclei"]
-    trained.cells.color_box.choose("label")
-    trained.session.recolor_class(1, "#123456")
-    assert list(cells.uns["cell_type_colors"])[1] == "#123456"
-    colors = np.array(cells.uns["cell_type_colors"])
-    assert [row.color for row in trained.classes.rows] == list(colors)
-    assert colors_of(viewer, layer, cells.obs["cell_id"]) == list(
-        colors[cells.obs["cell_type"].cat.codes]
-    )
-    trained.cells.color_box.choose("original colours")
-    assert not is_colored(viewer, layer)
-
-
-def test_a_selection_in_the_map_marks_cells_in_the_layer_and_back(
-    trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
-):
-    layer = viewer.layers["nuclei"]
-    trained.cells.color_box.choose("original colours")
-    rows = np.array([3, 17, 80])
-    trained.select(rows)
-    kinds = cells.obs["cell_type"].iloc[rows].value_counts()
-    said = trained.cells.selection_text.text()
-    assert said.startswith("3 cells selected: ")
-    assert all(f"{n} {kind}" in said for kind, n in kinds.items() if n)
-    assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 1
-    marked = np.unique(layer.data[outlined(viewer, layer) > 0])
-    assert set(marked) == set(cells.obs["cell_id"].iloc[rows])
-    assert viewer.layers.selection.active is layer
-    before = viewer.scene.camera.zoom, viewer.scene.camera.center
-    trained.cells.show_button.click()
-    assert (viewer.scene.camera.zoom, viewer.scene.camera.center) != before
-    trained.select(rows[:0])
-    assert list(viewer.layers) == [layer]
-    assert "No cell selected" in texts(trained)
-
-    next(iter(trained.cells._links)).picked.emit(np.array([5]))
-    assert (
-        f"cell5 · cell_type: {cells.obs['cell_type'].iloc[5]}"
-        in trained.cells.selection_text.text()
-    )
-    assert trained.map.canvas.map.selected.tolist() == [5]
-
-
 def test_the_map_moves_into_a_dock_of_its_own_and_back(
     trained: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
 ):
@@ -353,8 +292,7 @@ def test_a_new_class_is_shown_saved_and_opened(
 
     def relabel(name: str) -> None:
         widget.select(rows)
-        widget.misplaced.label_box.setEditText(name)
-        widget.misplaced.label_button.click()
+        give_label(widget.cells.label_button, name)
 
     widget.cells.color_box.choose("label")
     if label_key != "cell_type":

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from qtpy.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
@@ -36,11 +36,10 @@ from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.picture import picture
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
-from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
-from centroid_encoder.viewer.panels.label import MAX_ROWS, MIN_ROWS, LabelPanel
+from centroid_encoder.viewer.panels.fields import button, column, delayed, form_label, side_by_side
+from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
 PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
-HIGH = 800
-"""Height in pixels from which on the dock has room for more classes."""
 LOADING = "Loading PyTorch …"
 SHARE, SHARE_OF_MAP = 0.37, 0.45
 """Shares of the window that the dock takes at first, and with the map in a dock of its own."""
@@ -91,13 +88,9 @@ class CentroidEncoderWidget(QWidget):
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
-        # Timers that end with the widget; those of `QTimer.singleShot` would not.
-        self._docking = QTimer(self, interval=0, singleShot=True)
-        self._docking.timeout.connect(self._on_docked)
-        self._loading = QTimer(self, interval=IMPORT_DELAY, singleShot=True)
-        self._loading.timeout.connect(self._load)
-        self._widening = QTimer(self, interval=0, singleShot=True)
-        self._widening.timeout.connect(self._widen_full)
+        self._docking = delayed(self, 0, self._on_docked)
+        self._loading = delayed(self, IMPORT_DELAY, self._load)
+        self._widening = delayed(self, 0, self._widen_full)
         self.picture = QWidget()
         """The map with its colours and classes."""
         self.catalog = self.session.catalog
@@ -112,15 +105,14 @@ class CentroidEncoderWidget(QWidget):
         self.form = self.training_panel.form
         self.form.shown_wanted.connect(partial(self.data.show_details, True))
         self.message = self.training_panel.message
-        self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
-        steps = self.save_row.undo_button, self.save_row.redo_button
-        self.label.keys.watch(self.map.canvas.canvas, *steps)
-        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
-        self.queue.applied.connect(self.cells.show_column)
+        self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
+        keys, applied = self.label.keys, self.cells.show_column
+        self.queue = QueuePanel(self.session, self.form, self.viewer, keys, applied)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
-        self.misplaced.train_wanted.connect(self._on_train_wanted)
+        self.misplaced.train_button.clicked.connect(self._on_train_corrected)
+        self.label.names.addWidget(self.queue.suggest_button)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()
@@ -155,11 +147,6 @@ class CentroidEncoderWidget(QWidget):
         for path in others:
             self.viewer.open(path)
         self.data.opening.read(*tables)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Show more classes at once in a high window."""
-        super().resizeEvent(event)
-        self.label.set_n_rows(MAX_ROWS if self.height() >= HIGH else MIN_ROWS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -209,8 +196,9 @@ class CentroidEncoderWidget(QWidget):
         """Train on the chosen table, unless a training runs."""
         self.training_panel.run()
 
-    def _on_train_wanted(self, label_key: str) -> None:
-        self.form.set_adata(self.session.adata, label_key)
+    def _on_train_corrected(self) -> None:
+        """Train on the column with the corrections of the chosen labels."""
+        self.form.set_adata(self.session.adata, self.session.corrected(self.session.label_key))
         self.train()
 
     def check(self) -> None:
@@ -239,11 +227,15 @@ class CentroidEncoderWidget(QWidget):
     def _on_tab(self) -> None:
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
-            card.setVisible(i == self.tabs.currentIndex())
+            card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
-        has_map = self.session.result is not None
+        has_map, has_table = self.session.result is not None, self.session.table is not None
+        train_button = self.training_panel.train_button
+        for part in (self.data.fold, train_button, self.cells.colors, self.tabs):
+            part.setVisible(has_table)
+        self._on_tab()
         review, new_data = list(self.modes).index("Review"), list(self.modes).index("New data")
         is_free = self.session.labeling is None
         self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
@@ -253,8 +245,10 @@ class CentroidEncoderWidget(QWidget):
         self._fold()
 
     def _fold(self) -> None:
-        """Show the details when something is to be decided, and hide them when all is."""
+        """Show the details when something is to be decided, and hide them when nothing is."""
         there = self.session.table is not None
+        if not there:
+            self.data.show_details(False)
         links = bool(self.catalog.joins) or self.catalog.layer is None
         decided = not there or (self.session.label_key is not None and links)
         if decided != self._decided:
@@ -371,6 +365,9 @@ class CentroidEncoderWidget(QWidget):
         self.setStyleSheet(
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
+            "Strip { background: transparent; }"
+            f"#change {{ background: {theme.foreground.as_hex('long')}; }}"
+            "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
 
@@ -388,14 +385,20 @@ class CentroidEncoderWidget(QWidget):
         for actions in (data.menu, training.menu):
             menu.addActions(actions.actions())
             menu.addSeparator()
-        menu.addSection("A drag in the map")
+        menu.insertAction(training.check_action, self.label.import_action)
+        self.save_row.menu.insertAction(self.save_row.copy_action, self.label.export_action)
         menu.addActions(self.map.canvas.tools.actions())
+        menu.addSeparator()
+        menu.addAction(self.map.canvas.names_action)
         self.menu_button.setMenu(menu)
-        training.of_map.addRow("Regions", self.map.regions_box)
-        training.of_map.addRow("Components", self.map.axes_box)
+        training.of_map.addRow(form_label("Regions"), self.map.regions_box)
+        training.of_map.addRow(form_label("Components"), self.map.axes_box)
+        training.of_new_data.addWidget(self.new_data.form)
         header = side_by_side(
             (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
         )
+        # Without a table, the menu stays at the right.
+        header.insertStretch(2)
         # A method would keep a closed widget in memory.
         open_sample = partial(self.viewer.open_sample, PLUGIN, SAMPLE)
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
@@ -409,7 +412,6 @@ class CentroidEncoderWidget(QWidget):
             "Review": self.misplaced,
             "New data": self.new_data,
         }
-        self.misplaced.top.addWidget(self.verdict)
         self.tabs = QTabBar()
         self.tabs.setShape(QTabBar.Shape.RoundedSouth)
         self.tabs.setUsesScrollButtons(False)

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from centroid_encoder.viewer.data.ids import read_ids
 from centroid_encoder.viewer.data.join import Join, Link
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.data.thumbnail import Thumbnail, is_slow, make_thumbnail
+from centroid_encoder.viewer.data.thumbnail import Thumbnail, make_thumbnail
 
 RED, GREEN = (255, 0, 0), (0, 255, 0)
 PLACE = {"scale": (0.5, 2.0), "rotate": 30, "translate": (100, -40)}
@@ -73,7 +73,6 @@ def test_a_label_in_the_colors_of_the_layers(square, place, storage):
         assert found.pixels[..., 1:].max() == 0
     else:
         assert_is_cell(found, RED)
-    assert is_slow(list(viewer.layers), labels) == (storage == "dask")
 
 
 def test_contrast_limits_opacity_and_the_order_of_blending_count(square):

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from tests.viewer.seen import is_colored, marked, seen_colors
+from tests.viewer.seen import give_label, is_colored, marked, seen_colors
 
 Open = Callable[[], CentroidEncoderWidget]
 
@@ -70,7 +70,7 @@ def test_the_selection_is_described_and_labelled(
 ) -> None:
     cells, said = widget.cells, widget.cells.selection_text
     assert said.text() == "No cell selected"
-    assert not cells.label_button.isEnabled()
+    assert cells.label_button.isHidden()
     widget.select(np.array([3]))
     label = mapped.obs["cell_type"].iloc[3]
     name = mapped.obs_names[3]
@@ -81,10 +81,9 @@ def test_the_selection_is_described_and_labelled(
     )
     widget.select(rows)
     assert said.text() == "3 cells selected: 2 type 1, 1 type 0"
-    cells.label_menu.aboutToShow.emit()
-    names = [action.text() for action in cells.label_menu.actions()]
+    give_label(cells.label_button, "type 2")
+    names = [action.text() for action in cells.label_button.menu().actions()]
     assert names == ["type 0", "type 1", "type 2", "New class …", "No label"]
-    cells.label_menu.actions()[2].trigger()
     assert set(mapped.obs["cell_type_relabeled"].iloc[rows]) == {"type 2"}
     assert np.array_equal(mapped.obs["cell_type"], kinds)
 
@@ -112,9 +111,14 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
             colors = [session.class_colors[name] for name in cells.obs[column]]
             seen = seen_colors(viewer, layer, cells.obs["cell_id"])
             assert [to_hex(color) for color in seen] == colors
+        # Held-out cells keep their labels.
+        assert [row.n for row in widget.classes.rows] == [60, 60]
         assert widget.result is None
         assert not widget.save_row.save_figure_action.isEnabled()
+    tabs = widget.tabs
+    assert [tabs.isTabVisible(i) for i in range(4)] == [True, True, False, False]
     train(widget)
+    assert all(tabs.isTabVisible(i) for i in range(4))
     assert session.draft is None
     assert widget.result.label_key == "half"
     assert not canvas.title.text().startswith("draft")

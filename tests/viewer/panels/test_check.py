@@ -63,7 +63,7 @@ def test_results_are_those_of_the_function(
     arguments["model"] = ce.CentroidEncoder(max_epochs=3)
     wanted = ce.tl.cross_validate(cells, "cell_type", progress=False, copy=True, **arguments)
     check(widget)
-    assert "against shuffled labels" in widget.verdict.found.text()
+    assert "against shuffled labels" in widget.misplaced.found.text()
     for adata in (cells, wanted):
         np.nan_to_num(adata.X, copy=False)
         for column in adata.obs.columns[adata.obs.dtypes == np.float32]:
@@ -75,7 +75,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Do, check: Do, cells: AnnData
 ):
     train(widget)
-    assert widget.verdict.isHidden()
+    assert widget.misplaced.found.isHidden()
     assert OUT_OF_FOLD.name not in entries(widget.misplaced.source_box)
     embedding = cells.obsm["X_ce"]
     widget.select(np.array([7]))
@@ -90,7 +90,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
 
     quality = cells.uns["ce_cv"]["quality"]
     error, low, high = (100 * quality[f"voronoi_error{end}"] for end in ("", "_low", "_high"))
-    found = widget.verdict.found.text().replace("\u00a0", " ")
+    found = widget.misplaced.found.text().replace("\u00a0", " ")
     interval = f"95 % interval {low:.1f} to {high:.1f} %, 2 folds, n = 120"
     assert f"Voronoi error of held-out cells: {error:.1f} % ({interval})" in found
     for name in ("input_knn_error", "largest_class_error"):
@@ -114,7 +114,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(
     ) in texts(widget)
     widget.misplaced.view.selectRow(0)
     assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
-    assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[0]
+    assert widget.misplaced.label_button.text() == f"Change to {suspects['predicted'].iloc[0]}"
     # The layer shows these cells.
     layer = viewer.layers["nuclei"]
     widget.cells.color_box.choose("out-of-fold error")
@@ -136,11 +136,11 @@ def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: 
     assert begun[0].startswith("X looks like raw counts; log-normalise first")
     assert "'donor'" in begun[0]
     # Each warning is shown once.
-    assert "'donor'" in widget.verdict.doubts.text()
+    assert "'donor'" in widget.misplaced.doubts.text()
     assert widget.message.text().startswith("X looks like raw counts")
     assert "donor" not in widget.message.text()
     # Messages name no parameters: the widget has fields.
-    assert "group_key" not in begun[0] + widget.verdict.doubts.text()
+    assert "group_key" not in begun[0] + widget.misplaced.doubts.text()
 
 
 def test_a_check_of_other_labels_than_those_of_the_map(
@@ -152,7 +152,7 @@ def test_a_check_of_other_labels_than_those_of_the_map(
     widget.form.n_folds.value = 2
     widget.form.label_key.value = "half"
     check(widget)
-    assert widget.verdict.found.text().startswith("half: ")
+    assert widget.misplaced.found.text().startswith("half: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
     # The table shows the classes of the map; the others were not checked.
     assert all(np.isnan(row.out_of_fold) for row in widget.classes.rows)
@@ -201,12 +201,12 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert "group_key" not in ours["params"]
     assert others["params"]["group_key"] == "image"
     assert others["params"]["n_folds"] == 3
-    text = widget.verdict.found.text().replace("\u00a0", " ")
+    text = widget.misplaced.found.text().replace("\u00a0", " ")
     first, second = (100 * found["quality"]["voronoi_error"] for found in (ours, others))
     assert f"images that the networks have seen: {first:.1f} % (95 % interval" in text
     assert f"have not seen: {second:.1f} % (95 % interval" in text
     assert "Quote the second for new images" in text
-    assert "group_key" not in widget.verdict.doubts.text()
+    assert "group_key" not in widget.misplaced.doubts.text()
     script = widget.save_row.script()
     assert script.count("ce.tl.cross_validate(") == 2
     assert "group_key='image'" in script
@@ -214,13 +214,13 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     # The stored check is damaged.
     kept = others.pop("classes")
     widget.session.read()
-    assert "Press Check labels" in widget.verdict.doubts.text()
+    assert "Press Check labels" in widget.misplaced.doubts.text()
     others["classes"] = kept
     # If the user holds out whole images, there is no second check.
     widget.form.group_key.value = "image"
     check(widget)
     assert study.uns["ce_cv"]["params"]["group_key"] == "image"
-    assert "Voronoi error of held-out cells" in widget.verdict.found.text()
+    assert "Voronoi error of held-out cells" in widget.misplaced.found.text()
     # If each class is in one image only, the second error cannot be estimated.
     other = study[study.obs["image"] != "c"].copy()
     other.obs["cell_type"] = pd.Categorical(np.where(other.obs["image"] == "a", "x", "y"))
@@ -231,7 +231,7 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert "ce_cv" in other.uns
     assert "ce_images_cv" not in other.uns
     assert widget.message.text().startswith("The error on new images could not be estimated. ")
-    assert widget.verdict.isVisible()
+    assert widget.misplaced.found.isVisible()
 
 
 def test_an_error_shows_the_field_of_its_parameter(
@@ -248,7 +248,7 @@ def test_an_error_shows_the_field_of_its_parameter(
     widget.form.n_folds.value = 3
     assert widget.message.text() == ""
     check(widget)
-    assert "3 folds by donor" in widget.verdict.found.text()
+    assert "3 folds by donor" in widget.misplaced.found.text()
 
 
 # -- where it stays ------------------------------------------------------------------------------
@@ -271,14 +271,14 @@ def test_a_check_that_is_stored_in_the_table_is_shown(
     assert not widget.save_row.save_model_action.isEnabled()
     assert widget.save_row.save_reliability_action.isEnabled()
     assert widget.form.label_key.value == "cell_type"
-    found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
+    found, doubted = widget.misplaced.found.text(), widget.misplaced.doubts.text()
     listed, known = widget.misplaced.model.table, widget.save_row.script()
     save(widget, tmp_path / "checked.h5ad")
     again = open_table(widget.catalog, tmp_path / "checked.h5ad")
     assert again is not None
     assert again.adata is not cells
-    assert (widget.verdict.found.text(), widget.verdict.doubts.text()) == (found, doubted)
-    assert widget.verdict.isVisible()
+    assert (widget.misplaced.found.text(), widget.misplaced.doubts.text()) == (found, doubted)
+    assert widget.misplaced.found.isVisible()
     pd.testing.assert_frame_equal(widget.misplaced.model.table, listed, check_categorical=False)
     # The same as if the table had been checked here, except for its file.
     assert widget.save_row.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)

@@ -24,6 +24,7 @@ CLASSES = pd.DataFrame(
     {
         "name": ["B cells", "NK", "T cells"],
         "color": ["#ff0000", "#00ff00", "#0000ff"],
+        "key": "",
         "n": [1234, 7, 0],
         "error": [0.125, np.nan, 0.0],
         "out_of_fold": [0.25, 0.5, np.nan],

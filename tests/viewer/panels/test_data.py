@@ -24,7 +24,7 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import DataPanel
-from tests.viewer.seen import entries, open_table
+from tests.viewer.seen import entries
 
 ImageOf = Callable[..., NDArray[np.int32]]
 
@@ -48,8 +48,7 @@ def layers(panel: DataPanel) -> LayerList:
 def test_many_events_cause_one_update(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
-    assert panel.table_box.placeholderText() == "no table found"
-    assert not panel.table_box.isEnabled()
+    assert not panel.table_box.count()
     listed: list[None] = []
     panel.catalog.listed.connect(lambda: listed.append(None))
     layer = Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
@@ -58,7 +57,6 @@ def test_many_events_cause_one_update(
         layer.name = f"nuclei {i}"
     qtbot.waitUntil(lambda: bool(listed))
     assert len(listed) == 1
-    assert panel.table_box.isEnabled()
     assert entries(panel.layer_box) == ["none", "nuclei 4"]
 
     joined: list[None] = []
@@ -99,7 +97,7 @@ def test_columns_of_ids_and_images_are_chosen(
     assert {"cell_id", "twice"} <= set(entries(panel.instance_box))
     assert "share" not in entries(panel.instance_box)
     assert panel.joined_text.text().startswith("120 cells; 0 without")
-    panel.images_table.layer_chosen.emit("left", layers[0])
+    panel.catalog.show_image("left", layers[0])
     assert panel.joined_text.text().startswith("120 cells in 2 images, 1 of them open; in these, 0")
     panel.image_box.setCurrentText("one image")
     assert panel.joined_text.text().startswith("120 cells; 0 without")
@@ -156,16 +154,6 @@ def test_lazy_labels_are_read_in_a_thread(
     allowed.set()
     qtbot.waitUntil(lambda: panel.joined_text.text().startswith("120 cells; 0 without a label"))
     assert threading.main_thread() not in threads
-
-
-def test_a_table_is_closed(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    assert not panel.close_action.isEnabled()
-    open_table(panel.catalog, tmp_path / "cells.h5ad")
-    panel.close_action.trigger()
-    assert panel.catalog.tables == []
-    assert not panel.close_action.isEnabled()
-    assert panel.fold.text() == "▸ no table"
 
 
 def test_a_button_shows_positions_if_there_is_no_layer(

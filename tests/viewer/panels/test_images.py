@@ -111,6 +111,6 @@ def test_zoom_goes_to_the_image_of_the_cell(widget: CentroidEncoderWidget, viewe
         widget.select(np.array(selected))
         assert cells.unseen_text.text() == unseen
         assert cells.unseen_text.isHidden() == (not unseen)
-        assert cells.show_button.isEnabled() == (not unseen)
+        assert cells.show_button.isVisible() == (not unseen)
     widget.catalog.choose_layer(None)
     assert cells.unseen_text.text() == "No layer shows the cells of this table."

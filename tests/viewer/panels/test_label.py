@@ -16,7 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from pytestqt.qtbot import QtBot
 from qtpy.compat import isalive
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtWidgets import QWidget
+from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QColorDialog, QInputDialog, QWidget
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.keys import FIXED
@@ -83,8 +84,7 @@ def of_kind(adata: ad.AnnData, kind: int, n: int, start: int = 0) -> Any:
 
 
 def shown_classes(widget: CentroidEncoderWidget) -> list[list[str]]:
-    table = widget.label.view.frame.table
-    return [list(map(str, row[1:4])) for row in table.itertuples(index=False)]
+    return [[row.name, row.key, str(row.n)] for row in widget.classes.rows]
 
 
 @pytest.mark.parametrize("kind", ["labels", "points"])
@@ -223,8 +223,8 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(
     panel = widget.label
     places: list[tuple[QWidget, Any, Any]] = [
         (widget.map.canvas.canvas, KEY.Key_1, {"cell5": "a"}),
-        (panel.view, KEY.Key_2, {"cell5": "b"}),
-        (widget.save_row.undo_button, KEY.Key_0, {}),
+        (widget.classes.view, KEY.Key_2, {"cell5": "b"}),
+        (panel.start_button, KEY.Key_0, {}),
     ]
     widget.select(np.array([5]))
     for part, key, expected in places:
@@ -239,29 +239,34 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(
     assert not given(table)
 
 
-def test_a_class_is_chosen_with_the_mouse_renamed_and_removed(
-    label: Open, qtbot: QtBot, table: ad.AnnData
+def test_a_class_is_renamed_gets_a_key_and_a_colour_and_is_removed(
+    label: Open, table: ad.AnnData
 ) -> None:
     widget = label()
-    panel, view = widget.label, widget.label.view
+    classes = widget.classes
 
-    def click(row: int, column: int, how: Callable[..., Any]) -> None:
-        place = view.visualRect(view.frame.index(row, column)).center()
-        how(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    def choose(entry: str, text: str = "") -> None:
+        """Choose an entry in the menu of the second class, and answer its dialog."""
+        actions = {action.text(): action for action in classes.menu(1).actions()}
+        with (
+            patch.object(QInputDialog, "getText", return_value=(text, True)),
+            patch.object(QColorDialog, "getColor", return_value=QColor(text)),
+        ):
+            actions[entry].trigger()
 
     widget.select(np.array([0]))
-    panel.label("b")
-    for column, text in ((1, "macrophage"), (2, "M")):
-        click(1, column, qtbot.mouseClick)
-        click(1, column, qtbot.mouseDClick)
-        editor = view.focusWidget()
-        editor.selectAll()
-        qtbot.keyClicks(editor, text)
-        qtbot.keyClick(editor, KEY.Key_Return)
-        qtbot.waitUntil(lambda i=column, text=text: shown_classes(widget)[1][i - 1] == text)
+    widget.label.label("b")
+    choose("Rename …", "macrophage")
+    choose("Key …", "M")
+    choose("Colour …", "#123456")
     assert shown_classes(widget) == [["a", "1", "0"], ["macrophage", "M", "1"]]
+    assert classes.rows[1].color == "#123456"
+    assert classes.view.item(1).text() == "M · macrophage  1"
     assert given(table) == {"cell0": "macrophage"}
-    panel.remove_button.click()
+    widget.select(np.array([], dtype=int))
+    choose("Select its cells")
+    assert np.flatnonzero(widget.session.selected).tolist() == [0]
+    choose("Remove, with its labels")
     assert shown_classes(widget) == [["a", "1", "0"]]
     assert not given(table)
 
@@ -310,7 +315,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
     assert f"of {held_out.sum()} wrong" in widget.map.canvas.title.text()
-    assert panel.count_text.text() == "30 of 120 labelled"
+    assert panel.count_text.text() == f"30 of 120 labelled in {COLUMN}"
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
     ]
@@ -438,21 +443,6 @@ def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(
     assert "No live map" in widget.label.live_text.text()
 
 
-def test_labels_of_a_crash_are_offered(label: Open, table: ad.AnnData) -> None:
-    widget = label()
-    widget.select(np.array([0, 1]))
-    widget.label.label("a")
-    fresh = table.copy()
-    del fresh.obs[COLUMN]
-    fresh.uns.clear()
-    widget.show_table(fresh, name="after the crash")
-    widget.label.start_button.click()
-    assert "2 labels" in widget.label.lost_text.text()
-    widget.label.restore_button.click()
-    assert given(fresh) == {"cell0": "a", "cell1": "a"}
-    assert not widget.label.restore_button.isVisible()
-
-
 def test_labels_are_written_to_csv_and_read_again(
     label: Open, table: ad.AnnData, tmp_path: Path
 ) -> None:
@@ -461,6 +451,9 @@ def test_labels_are_written_to_csv_and_read_again(
     widget.label.label("a")
     widget.label.export_csv(tmp_path / "labels.csv")
     widget.session.undo()
+    assert not given(table)
+    # An import begins to label if nobody does.
+    widget.label.end()
     with (tmp_path / "labels.csv").open("a") as file:
         file.write("nobody,b\n")
     widget.label.import_csv(tmp_path / "labels.csv")
@@ -480,17 +473,6 @@ def test_a_column_that_was_deleted_meanwhile_ends_the_labelling(
     assert "was deleted" in widget.message.text()
     assert widget.session.labeling is None
     assert COLUMN not in table.obs
-
-
-def test_an_old_column_is_not_written_to(label: Open, table: ad.AnnData) -> None:
-    widget = label()
-    widget.label.start_button.click()
-    widget.label.column_line.setText("truth")
-    before = table.obs["truth"].tolist()
-    widget.label.start_button.click()
-    assert widget.session.labeling is None
-    assert "not given by hand" in widget.message.text()
-    assert table.obs["truth"].tolist() == before
 
 
 def test_a_click_with_shift_adds_a_cell_and_with_control_removes_one(

@@ -142,7 +142,7 @@ def test_training_cells_and_new_cells_in_one_table(
 
 def test_names_can_be_switched_off(panel: MapPanel) -> None:
     names = [f"a class with number {i}" for i in range(12)]
-    figure, button = show(panel, mapped(names)), panel.canvas.buttons["names"]
+    figure, button = show(panel, mapped(names)), panel.canvas.names_action
     assert button.isChecked()
     assert shown_names(figure) == names
     # The names do not overlap.
@@ -152,19 +152,19 @@ def test_names_can_be_switched_off(panel: MapPanel) -> None:
     panel._session.hide_classes(frozenset(names[1:]))
     assert shown_names(figure) == names[:1]
     panel._session.hide_classes(frozenset())
-    button.click()
+    button.trigger()
     assert shown_names(figure) == []
     show(panel, mapped(names[:3]))
     assert shown_names(figure) == []
-    button.click()
+    button.trigger()
     assert shown_names(figure) == names[:3]
 
 
 def test_the_names_of_many_classes_are_hidden_at_first(panel: MapPanel) -> None:
     figure = show(panel, mapped([f"type {i}" for i in range(25)]))
-    assert not panel.canvas.buttons["names"].isChecked()
+    assert not panel.canvas.names_action.isChecked()
     assert shown_names(figure) == []
-    panel.canvas.buttons["names"].click()
+    panel.canvas.names_action.trigger()
     assert len(shown_names(figure)) == 25
     # Classes out of view have no name.
     figure.ax.set(xlim=(1e3, 1e3 + 1))

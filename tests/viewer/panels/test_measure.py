@@ -13,6 +13,7 @@ from qtpy.QtCore import Qt
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.measure import MeasureDialog
+from tests.viewer.seen import give_label
 
 Open = Callable[[], "CentroidEncoderWidget"]
 
@@ -59,8 +60,7 @@ def test_from_an_image_and_its_labels_to_a_map(
     bright = table.adata[:, "CD3_mean"].X.ravel() > 10
     for name, rows in (("bright", bright), ("dim", ~bright)):
         widget.select(np.flatnonzero(rows))
-        widget.misplaced.label_box.setCurrentText(name)
-        widget.misplaced.label_button.click()
+        give_label(widget.cells.label_button, name)
     widget.form.label_key.value = "cell_type_relabeled"
     train(widget)
     assert set(widget.result.classes) == {"bright", "dim"}

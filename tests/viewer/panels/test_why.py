@@ -12,7 +12,6 @@ from anndata import AnnData
 from napari import Viewer
 from pandas.testing import assert_frame_equal
 from pytestqt.qtbot import QtBot
-from qtpy.QtWidgets import QScrollArea
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -44,7 +43,8 @@ def widget(
 def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None:
     """Select cells, and wait for what there is about them."""
     widget.select(np.array(rows))
-    qtbot.waitUntil(lambda: widget.cells.why.table is not None)
+    why = widget.cells.why
+    qtbot.waitUntil(lambda: why.table is not None and not why._tasks)
 
 
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):
@@ -142,15 +142,3 @@ def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, vie
     widget.session.read()
     qtbot.waitUntil(lambda: not why.isVisible())
     assert why.table is None
-
-
-def test_a_low_window_has_room_for_it(widget, viewer, qtbot):
-    viewer.window._qt_window.resize(1280, 780)
-    widget.show_mode(widget.misplaced)
-    qtbot.wait(100)
-    before = widget.map.height()
-    select(widget, [3], qtbot)
-    qtbot.wait(100)
-    scrolled = widget.findChild(QScrollArea)
-    assert not scrolled.verticalScrollBar().isVisible()
-    assert widget.map.height() >= min(before, 220)

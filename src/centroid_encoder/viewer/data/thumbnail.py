@@ -164,10 +164,3 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
         color = colors[np.rint(255 * np.nan_to_num(values)).astype(np.uint8)]
     color[~inside] = 0
     return np.asarray(color, dtype=np.float64)
-
-
-def is_slow(layers: Sequence[Layer], layer: CellLayer) -> bool:
-    """Tell whether pixels that a thumbnail needs are not in memory."""
-    images = [image for image in layers if isinstance(image, Image) and image.visible]
-    read = [*images, *([layer] if isinstance(layer, Labels) else [])]
-    return any(type(pixels(one)) is not np.ndarray for one in read)

@@ -13,7 +13,7 @@ from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QActionGroup, QCursor, QIcon, QPixmap
+from qtpy.QtGui import QAction, QActionGroup, QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -39,13 +39,12 @@ ZOOM_STEP = 1.25
 BUTTONS = {
     "lasso": "Draw around cells, here or in the image, to select them. Shift adds, Ctrl removes",
     "home": "Show the whole map",
-    "names": "Show the names of the classes at their centers",
     "held-out": "Show only the cells that the networks have not seen (rings)",
     "full": "Show the map in a large dock of its own, or bring it back",
 }
 """Tooltip of each button."""
 ICONS = {"lasso": "polygon_lasso", "home": "home", "full": "pop_out"}
-TEXTS = {"names": "Abc", "held-out": "○"}
+TEXTS = {"held-out": "○"}
 TOOLS: dict[Tool, str] = {
     "lasso": "Lasso: drag around cells to select them",
     "rectangle": "Rectangle: drag a rectangle to select cells",
@@ -59,7 +58,7 @@ class MapCanvas(QWidget):
     """The map, `map`, with buttons and `title` on top of it.
 
     `tool` is what a drag with the left button does. The parent connects the buttons ``"lasso"``,
-    ``"held-out"`` and ``"full"``, and shows `tools` in a menu.
+    ``"held-out"`` and ``"full"``, and shows `tools` and `names_action` in a menu.
     """
 
     selection_made = Signal(object, str)
@@ -93,12 +92,14 @@ class MapCanvas(QWidget):
             button.setToolTip(tip)
             button.setAccessibleName(name)
             button.setText(TEXTS.get(name, ""))
-            button.setCheckable(name in ("lasso", "names", "held-out"))
+            button.setCheckable(name in ("lasso", "held-out"))
             row.addWidget(button)
             self.buttons[name] = button
         row.addWidget(self.title, 1)
         self.buttons["home"].clicked.connect(self.map.home)
-        self.buttons["names"].clicked.connect(self.map.set_named)
+        self.names_action = QAction("Names of the classes", self)
+        self.names_action.setCheckable(True)
+        self.names_action.triggered.connect(self.map.set_named)
         self.tools = QActionGroup(self)
         for tool, text in TOOLS.items():
             action = self.tools.addAction(text)

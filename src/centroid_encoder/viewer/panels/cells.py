@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -11,8 +10,8 @@ import numpy as np
 from napari.components import ViewerModel
 from napari.layers import Layer
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QApplication, QInputDialog, QLabel, QMenu, QWidget
+from qtpy.QtCore import QModelIndex, Qt, QTimer
+from qtpy.QtWidgets import QApplication, QLabel, QWidget
 from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
@@ -24,7 +23,8 @@ from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import Search, button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
+from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
@@ -80,22 +80,18 @@ class CellsPanel(QWidget):
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
         self.lasso_stopped = self._lasso.stopped
-        self.label_menu = QMenu(self)
-        self.label_menu.aboutToShow.connect(self._offer_labels)
         tip = "Give the selected cells a label, in a copy of the column; the original stays"
-        self.label_button = button("Label as", tip, self.label_menu)
+        self.label_button = button("Label as", tip, LabelMenu(session, self))
         self.why = WhyPanel(session, viewer)
         self.some = Strip(session, viewer)
         """Pictures of a few of the selected cells."""
         self.some.hide()
-        self.some.chosen.connect(self._on_picture)
+        self.some.clicked.connect(self._on_picture)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
         column(self, cells, self.unseen_text, self.why, self.some)
         # Separate events, since labels, camera and colours together would block the window.
-        self._coloring = QTimer(self, interval=0, singleShot=True)
-        self._coloring.timeout.connect(self._recolor)
-        self._zooming = QTimer(self, interval=AFTER, singleShot=True)
-        self._zooming.timeout.connect(self._zoom_steadily)
+        self._coloring = delayed(self, 0, self._recolor)
+        self._zooming = delayed(self, AFTER, self._zoom_steadily)
         # The user may choose the same colours again, after deleting their layer.
         for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
             chosen.connect(self._recolor)
@@ -226,31 +222,34 @@ class CellsPanel(QWidget):
             is_drag = is_drag or np.abs(np.asarray(event.pos) - start).max() > MAX_MOVED
             yield
         layers = viewer.layers
-        links = [link for link in self._links if link.layer in layers]
         # Ignore clicks while the user paints or draws in a layer.
         used = {str(layer.mode) for layer in (layers.selection.active,) if layer is not None}
-        used |= {str(link.layer.mode) for link in links}
+        used |= {str(link.layer.mode) for link in self._links}
         if is_drag or not used <= {"pan_zoom", "pick"}:
             return
-        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+        for link in self._topmost():
             if (row := link.row_at(event)) is not None:
                 self._session.select(np.array([row]), next(iter(held), "replace"))
                 return
-        if self._session.labeling is not None and links and not held:
+        if self._session.labeling is not None and self._links and not held:
             # The next key would label cells that the user no longer looks at.
             self._session.select(np.empty(0, dtype=np.intp))
+
+    def _topmost(self) -> list[LayerLink]:
+        """Return the links whose layers are in the viewer, the topmost one first."""
+        layers = self._viewer.layers
+        links = [link for link in self._links if link.layer in layers]
+        return sorted(links, key=lambda link: layers.index(link.layer), reverse=True)
 
     def _on_move(self, viewer: ViewerModel, event: Any) -> None:
         """Note what is known of the cell under the mouse, for napari's status line."""
         self._hovered = ""
-        layers = viewer.layers
-        links = [link for link in self._links if link.layer in layers and link.layer.visible]
-        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+        for link in self._topmost():
             # Lazy pixels would be read in this thread.
-            if isinstance(link.layer.data, np.ndarray | list) and not self._hovered:
-                row = link.row_at(event)
-                if row is not None:
-                    self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
+            can_read = link.layer.visible and isinstance(link.layer.data, np.ndarray | list)
+            row = link.row_at(event) if can_read and not self._hovered else None
+            if row is not None:
+                self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
 
     def _on_status(self, event: Any) -> None:
         """Add what is known of the cell to napari's status."""
@@ -268,8 +267,8 @@ class CellsPanel(QWidget):
         self._describe()
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
-        self.show_button.setEnabled(len(chosen) > 0 and not unseen)
-        self.label_button.setEnabled(len(chosen) > 0 and self._session.editable is not None)
+        self.show_button.setVisible(len(chosen) > 0 and not unseen)
+        self.label_button.setVisible(len(chosen) > 0 and self._session.editable is not None)
         if zoom:
             self._zooming.start()
 
@@ -291,9 +290,9 @@ class CellsPanel(QWidget):
             self._some = rows.tolist()
             self.some.show_cells(self._some, captions, tips)
 
-    def _on_picture(self, i: int) -> None:
+    def _on_picture(self, index: QModelIndex) -> None:
         """Select a cell whose picture was clicked, and show it in its image."""
-        self._session.select(np.array([self._some[i]]), zoom=True)
+        self._session.select(np.array([self._some[index.row()]]), zoom=True)
 
     def _on_shown(self) -> None:
         self._describe()
@@ -302,19 +301,6 @@ class CellsPanel(QWidget):
             self._recolor()
         else:
             self._coloring.start()
-
-    def _offer_labels(self) -> None:
-        """Fill the menu of labels."""
-        self.label_menu.clear()
-        for name in self._session.new_labels:
-            self.label_menu.addAction(name, partial(self._session.label_selected, name))
-        self.label_menu.addAction("New class …", self._ask_label)
-        self.label_menu.addAction("No label", partial(self._session.label_selected, ""))
-
-    def _ask_label(self) -> None:
-        name, is_given = QInputDialog.getText(self, "New class", "Name of the class")
-        if is_given and name.strip():
-            self._session.label_selected(name)
 
     def _composition(self, rows: NDArray[np.intp]) -> str:
         """Describe the selected cells: one by what is known of it, several by their classes."""

@@ -1,57 +1,42 @@
-"""Show the result of a cross-validation in sentences."""
+"""Describe the result of a cross-validation in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from qtpy.QtWidgets import QWidget
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import LARGEST, StoredCrossValidation, fold_words
 from centroid_encoder.tl._summary import permutation_words, range_words, unjudged_words
-from centroid_encoder.viewer.panels.fields import column
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 
 
-class Verdict(QWidget):
-    """The result of a cross-validation (`found`) and its warnings (`doubts`)."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self._session = session
-        self.found, self.doubts = Message(), Message()
-        column(self, self.found, self.doubts)
-        session.shown_changed.connect(self.show_check)
-        self.show_check()
-
-    def show_check(self) -> None:
-        """Show the result of the session; hide the panel without one."""
-        session, adata, check = self._session, self._session.adata, self._session.check
-        self.setVisible(check is not None)
-        if check is None or adata is None:
-            return
-        doubts = " ".join(map(sentence, check.warnings))
-        try:
-            of_images = StoredCrossValidation.read(adata, by_image(session.key))
-            is_grouped = check.params.get("group_key") is not None
-            if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
-                of_images = None
-            self.found.say(" ".join(_sentences(check, of_images, session.rule)))
-            if of_images is not None:
-                # Leave out the warning that the error on new images is likely to be larger.
-                answered = f"group_key={of_images.params['group_key']!r}"
-                left = [text for text in check.warnings if answered not in text]
-                doubts = " ".join(map(sentence, left))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # An `InputError` names the damaged entry of uns; all others come from its values.
-            named = isinstance(error, InputError)
-            text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
-            self.found.say("")
-            doubts = f"{text} Press Check labels to make it again."
-        self.doubts.say(doubts, "warning")
+def verdict(session: Session) -> tuple[str, str]:
+    """Return sentences on the result of a cross-validation, and its warnings."""
+    adata, check = session.adata, session.check
+    if check is None or adata is None:
+        return "", ""
+    doubts = " ".join(map(sentence, check.warnings))
+    try:
+        of_images = StoredCrossValidation.read(adata, by_image(session.key))
+        is_grouped = check.params.get("group_key") is not None
+        if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
+            of_images = None
+        found = " ".join(_sentences(check, of_images, session.rule))
+        if of_images is not None:
+            # Leave out the warning that the error on new images is likely to be larger.
+            answered = f"group_key={of_images.params['group_key']!r}"
+            left = [text for text in check.warnings if answered not in text]
+            doubts = " ".join(map(sentence, left))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # An `InputError` names the damaged entry of uns; all others come from its values.
+        named = isinstance(error, InputError)
+        text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
+        return "", f"{text} Press Check labels to make it again."
+    return found, doubts
 
 
 def _sentences(

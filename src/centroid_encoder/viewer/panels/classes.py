@@ -14,7 +14,6 @@ from qtpy.QtGui import QColor, QIcon, QPixmap, QResizeEvent
 from qtpy.QtWidgets import (
     QColorDialog,
     QInputDialog,
-    QLabel,
     QListWidget,
     QListWidgetItem,
     QMenu,
@@ -25,12 +24,14 @@ from superqt.utils import signals_blocked
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.viewer.data.columns import name_of
-from centroid_encoder.viewer.panels.fields import Choice, column, side_by_side
+from centroid_encoder.viewer.panels.fields import column
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.session import Session
 
 TIP = (
     "A click selects the cells of a class, Ctrl + click those of one more. A double click shows "
-    "the class alone. Untick a class to hide it; a right click opens a menu"
+    "the class alone. Untick a class to hide it. A right click opens a menu: colour, name, image …"
 )
 MAX_HEIGHT = 64
 """Height of three lines of classes in pixels; more classes are scrolled."""
@@ -58,25 +59,34 @@ class ClassList(QWidget):
         self.view.itemDoubleClicked.connect(self._on_double_click)
         self.view.itemChanged.connect(self._on_ticked)
         self._clicked_box = False
-        tip = "Count the cells of one image"
-        self.image_box = Choice("Image of the counted cells", tip, self._on_classes)
-        self._of_images = QWidget()
-        self._of_images.setLayout(side_by_side(QLabel("Cells of"), (self.image_box, 1)))
-        column(self, self._of_images, self.view)
+        self.image: object = None
+        """The image whose cells are counted; None for all images."""
+        self.image_text = Message()
+        column(self, self.view, self.image_text)
         session.look_changed.connect(self._show)
         session.shown_changed.connect(self._on_classes)
         session.selection_changed.connect(self._on_selection)
         session.catalog.link_changed.connect(self._on_classes)
         self._on_classes()
 
-    def _on_classes(self, _: object = None) -> None:
-        """Show the images, and the classes of the chosen image."""
-        images = [image for image in self._session.catalog.images() if image.value is not None]
-        chosen = self.image_box.value
-        chosen = chosen if chosen in [image.value for image in images] else None
-        self.image_box.offer([("all images", None), *((i.name, i.value) for i in images)], chosen)
-        self._of_images.setVisible(bool(images))
-        self.set_classes(class_table(self._session, self.image_box.value))
+    @property
+    def _images(self) -> dict[str, object]:
+        """The images of the table by their names."""
+        images = self._session.catalog.images()
+        return {image.name: image.value for image in images if image.value is not None}
+
+    def count_in(self, image: object) -> None:
+        """Count the cells of one image; None counts those of all images."""
+        self.image = image
+        self._on_classes()
+
+    def _on_classes(self) -> None:
+        """Show the classes, with the numbers of their cells in the chosen image."""
+        names = [name for name, value in self._images.items() if value == self.image]
+        if not names:
+            self.image = None
+        self.image_text.say("".join(f"Cells of {name} are counted." for name in names[:1]))
+        self.set_classes(class_table(self._session, self.image))
 
     def set_classes(self, classes: pd.DataFrame) -> None:
         """Show other classes, or the same ones with other colours and numbers."""
@@ -86,14 +96,13 @@ class ClassList(QWidget):
         if not same and self._session.hidden:
             # Other classes are all visible at first.
             self._session.hide_classes(frozenset())
-        # While labelling by hand, the classes have a table of their own, with their keys.
-        self.setVisible(bool(rows) and self._session.labeling is None)
+        self.setVisible(bool(rows))
         self._show()
 
     def select(self, rows: Iterable[int]) -> None:
         """Select the cells of some classes."""
         session, rows = self._session, list(rows)
-        codes = session.shown_codes
+        codes = session.shown_codes if session.labeling is None else session.labeling.codes
         session.select(np.flatnonzero(np.isin(codes, rows)))
         with signals_blocked(self.view):
             for i in range(self.view.count()):
@@ -110,6 +119,14 @@ class ClassList(QWidget):
         for other in self.rows:
             if other.name != one.name:
                 merge.addAction(other.name, partial(session.merge_class, one.name, other.name))
+        if session.labeling is not None:
+            menu.addAction("Key …", lambda: self._ask_key(row))
+            remove = partial(Labeling.remove_class, name=one.name)
+            menu.addAction("Remove, with its labels", partial(session.change_labels, remove))
+        if images := self._images:
+            counted = menu.addMenu("Count the cells of")
+            for name, image in {"all images": None, **images}.items():
+                counted.addAction(name, partial(self.count_in, image))
         return menu
 
     def _on_press(self, _: QListWidgetItem) -> None:
@@ -145,8 +162,13 @@ class ClassList(QWidget):
     def _ask_color(self, row: int) -> None:
         one = self.rows[row]
         color = QColorDialog.getColor(QColor(one.color), self, f"Colour of {one.name}")
-        if color.isValid():
+        if not color.isValid():
+            return
+        if self._session.labeling is None:
             self._session.recolor_class(row, color.name())
+        else:
+            recolor = partial(Labeling.recolor_class, name=one.name, color=color.name())
+            self._session.change_labels(recolor)
 
     def _ask_name(self, row: int) -> None:
         name = self.rows[row].name
@@ -155,6 +177,14 @@ class ClassList(QWidget):
         )
         if is_given and new.strip() != name:
             self._session.rename_class(name, new)
+
+    def _ask_key(self, row: int) -> None:
+        one = self.rows[row]
+        key, is_given = QInputDialog.getText(
+            self, "Key of a class", f"Letter or digit that labels cells as {one.name}", text=one.key
+        )
+        if is_given:
+            self._session.change_labels(partial(Labeling.set_key, name=one.name, key=key))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Take the height of the lines that the classes need at this width."""
@@ -180,7 +210,8 @@ class ClassList(QWidget):
                 item.setIcon(QIcon(patch))
                 error = row.error if pd.notna(row.error) else row.out_of_fold
                 percent = "" if pd.isna(error) else f"  {100 * error:.0f} %"
-                item.setText(f"{row.name}  {row.n:,}{percent}")
+                key = f"{row.key} · " if row.key else ""
+                item.setText(f"{key}{row.name}  {row.n:,}{percent}")
                 item.setToolTip(_explain(row))
                 ticked = Qt.CheckState.Unchecked if row.name in hidden else Qt.CheckState.Checked
                 item.setCheckState(ticked)
@@ -205,22 +236,29 @@ def save_counts(session: Session, path: Path) -> None:
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:
-    """Return a row for each class of the map or, without a map, of the chosen labels.
+    """Return a row for each class: those made by hand, of the map, or of the chosen labels.
 
-    The columns are ``name``, ``color``, ``n`` (number of cells, in one `image` or in all images),
-    ``error`` (held-out error by the rule in the title of the map) and ``out_of_fold``
-    (cross-validated error by the same rule). An unknown error is NaN.
+    The columns are ``name``, ``color``, ``key`` (that labels cells), ``n`` (number of cells, in
+    one `image` or in all images), ``error`` (held-out error by the rule in the title of the map)
+    and ``out_of_fold`` (cross-validated error by the same rule). An unknown error is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
-    table = pd.DataFrame({"color": pd.Series(session.class_colors, dtype=object)})
+    colors, codes, keys = session.class_colors, session.shown_codes, {}
+    if session.labeling is not None and session.labeling.is_there:
+        by_hand, codes = session.labeling.classes, session.labeling.codes
+        colors = {one.name: one.color for one in by_hand}
+        keys = {one.name: one.key for one in by_hand}
+    table = pd.DataFrame({"color": pd.Series(colors, dtype=object)})
     if adata is None or not len(table):
-        return pd.DataFrame(columns=["name", "color", "n", "error", "out_of_fold"])
+        return pd.DataFrame(columns=["name", "color", "key", "n", "error", "out_of_fold"])
     table.insert(0, "name", table.index.map(str))
-    codes = session.shown_codes
+    table["key"] = [keys.get(name, "") for name in table["name"]]
     if image is not None and image_column is not None:
         codes = codes[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
     table["n"] = np.bincount(codes + 1, minlength=len(table) + 1)[1:]
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
+    if session.labeling is not None:
+        return table.reset_index(drop=True)
     if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
         errors = quality["per_class"][f"test_{error}"].to_numpy(float)
         table["error"] = pd.Series(errors, session.drawn.stored.classes).reindex(table.index)

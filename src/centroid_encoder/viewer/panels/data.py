@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.layers import Labels
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
 from superqt.utils import create_worker
@@ -29,6 +29,7 @@ from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
     column,
+    delayed,
     form_label,
     form_layout,
     side_by_side,
@@ -56,8 +57,7 @@ class DataPanel(QWidget):
         super().__init__(parent)
         self.catalog = catalog
         catalog.read_later = self._read_ids
-        self._refresh = QTimer(self, singleShot=True)
-        self._refresh.timeout.connect(catalog.refresh)
+        self._refresh = delayed(self, 0, catalog.refresh)
 
         self.opening = Opening(catalog, catalog.choose, self._on_failed)
         tip = "Tables of cells in napari"
@@ -78,8 +78,7 @@ class DataPanel(QWidget):
         self.instance_box = Choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
         tip = "Column of obs with the image of each cell"
         self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
-        self.images_table = ImageTable()
-        self.images_table.layer_chosen.connect(catalog.show_image)
+        self.images_table = ImageTable(catalog.show_image)
         self.fold = Fold()
         self.joined_text, self.message = Message(), Message()
         tip = "Match each row of the table to the object of the label image at its position"
@@ -114,10 +113,13 @@ class DataPanel(QWidget):
     def _show_fold(self) -> None:
         """Say in one line what the details are."""
         catalog, arrow = self.catalog, "▸" if self.details.isHidden() else "▾"
+        table, layer = catalog.table, catalog.layer
         text = self.joined_text.text() or "no table"
-        images = catalog.images()
-        if not images and catalog.layer is not None and catalog.join is not None:
-            text = f"{catalog.layer.name}: {text}"
+        named = table is not None and table.layer is layer
+        if not catalog.images() and layer is not None and catalog.join is not None and not named:
+            text = f"{layer.name}: {text}"
+        if table is not None and len(catalog.tables) == 1:
+            text = f"{table.name} · {text}"
         self.fold.say(f"{arrow} {text}")
 
     def stop(self) -> None:
@@ -195,14 +197,12 @@ class DataPanel(QWidget):
         catalog, table = self.catalog, self.catalog.table
         tables = [(table.name, table) for table in catalog.tables]
         self.table_box.offer(tables, table)
-        self.table_box.setEnabled(bool(tables))
+        self.table_box.setVisible(len(tables) > 1)
         self.close_action.setEnabled(table is not None and table.layer is None)
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([("none", None), *layers], catalog.layer)
         self.layer_box.setEnabled(table is not None)
         self.measure_action.setEnabled(bool(catalog.measurable[0]))
-        if not tables:
-            self.table_box.setPlaceholderText("no table found")
         self._show_fold()
 
     def _show_link(self) -> None:

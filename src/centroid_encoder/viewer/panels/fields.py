@@ -8,7 +8,7 @@ from typing import Any
 from anndata import AnnData
 from magicgui.widgets import ComboBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -26,7 +26,7 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
 
-LONGEST_LABEL = "Missing values"
+LONGEST_LABEL = "Unlabelled class"
 """The longest of the labels; it sets the width of all."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }
@@ -85,10 +85,12 @@ class Form(QWidget):
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Set the focus to the field of a parameter, if there is one."""
+        """Set the focus to the field of a parameter, if there is one, and show its window."""
         name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
-            self.fields[name].native.setFocus()
+            field = self.fields[name].native
+            field.window().show()
+            field.setFocus()
 
 
 class Choice(QComboBox):
@@ -240,6 +242,16 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
     for widget in widgets:
         row.addWidget(*(widget if isinstance(widget, tuple) else (widget,)))
     return row
+
+
+def delayed(parent: QObject, milliseconds: int, act: Callable[[], object]) -> QTimer:
+    """Return a timer that calls a function once after each start, unless it is started again.
+
+    It ends with its parent; that of `QTimer.singleShot` would not.
+    """
+    timer = QTimer(parent, interval=milliseconds, singleShot=True)
+    timer.timeout.connect(act)
+    return timer
 
 
 def button(text: str, tip: str, act: Callable[[], object] | QMenu) -> QPushButton:

@@ -16,7 +16,7 @@ from centroid_encoder.tl._read import as_mask
 from centroid_encoder.tl._roles import IMAGE_NAMES, axis
 from centroid_encoder.tl._table import ROLES, counted
 from centroid_encoder.viewer.data.columns import are_ids, named
-from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, page, sources
+from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, sources
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.corrections import has_fractions
 
@@ -49,8 +49,6 @@ class TrainingForm(Form):
     """The label column, or None."""
     shown_wanted = Signal()
     """A field of the form is to be shown."""
-    advanced_wanted = Signal()
-    """One of the advanced fields will get the focus."""
 
     def __init__(self) -> None:
         none = [("none", None)]
@@ -93,7 +91,7 @@ class TrainingForm(Form):
         column(self, form_layout(self.label_key, self.features), self.missing_row, self.hint)
         self.advanced = QWidget()
         title = QLabel("For Check labels")
-        page(self.advanced, form_layout(*of_training), title, form_layout(*of_check)).addStretch()
+        column(self.advanced, form_layout(*of_training), title, form_layout(*of_check))
         self.label_key.changed.connect(self._on_label_key)
         self.setting_changed.connect(self._show_hint)
         self.set_adata(None)
@@ -145,8 +143,6 @@ class TrainingForm(Form):
         own = ("label_key", "missing", "use_rep", "layer", "use_raw")
         if name in own:
             self.shown_wanted.emit()
-        elif name in self.fields:
-            self.advanced_wanted.emit()
         super().point_at(name)
 
     def _mask(self) -> dict[str, Any]:

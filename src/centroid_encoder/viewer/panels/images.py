@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import pandas as pd
 from napari.layers import Layer
-from qtpy.QtCore import QModelIndex, Signal
+from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer.data.join import TableImage
@@ -18,13 +20,15 @@ VISIBLE_ROWS = 4
 
 
 class ImageTable(TableView):
-    """A row for each image; a click or Enter on its layer opens a menu of layers."""
+    """A row for each image; a click or Enter on its layer opens a menu of layers.
 
-    layer_chosen = Signal(object, object)
-    """The value of an image (None for all images), and the layer that shows it, or None."""
+    `choose` is called with the value of an image (None for all images), and the layer that is to
+    show it, or None.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, choose: Callable[[object, Any], object]) -> None:
         super().__init__("Images of the table")
+        self._choose = choose
         self.images: list[TableImage] = []
         self._layers: list[Layer] = []
         # The Tab key moves to the next control instead of the next cell.
@@ -50,11 +54,9 @@ class ImageTable(TableView):
         image, menu = self.images[row], QMenu(self)
         shown = None if image.link is None else image.link.layer
         for name, layer in [("in no layer", None), *((x.name, x) for x in self._layers)]:
-            action = menu.addAction(name)
+            action = menu.addAction(name, partial(self._choose, image.value, layer))
             action.setCheckable(True)
             action.setChecked(layer is shown)
-            action.setData((image.value, layer))
-        menu.triggered.connect(lambda action: self.layer_chosen.emit(*action.data()))
         return menu
 
     def _on_clicked(self, index: QModelIndex) -> None:

@@ -135,7 +135,7 @@ class JobPanel(QWidget):
             self.session.read()
             self.say_error(error)
             return
-        # `Verdict` shows the doubts of a check.
+        # The card of Review shows the doubts of a check.
         notices = [notice for notice in job.notices if notice not in getattr(job, "doubts", [])]
         if notices:
             self.say_notices(notices)

@@ -5,39 +5,20 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 from napari.components import ViewerModel
-from qtpy.QtCore import QModelIndex, Qt
-from qtpy.QtGui import QColor, QKeyEvent
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QColorDialog,
-    QFileDialog,
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QWidget,
-)
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QAction, QKeyEvent
+from qtpy.QtWidgets import QFileDialog, QLabel, QLineEdit, QWidget
 
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
-from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.draft import is_trainable
-from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
+from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
 
-HEADERS = [
-    ("", "A double click changes the colour"),
-    ("class", "A double click changes the name"),
-    ("key", "Labels the selected cells; a double click changes it"),
-    ("cells", "Labelled cells"),
-]
-COLOR, NAME, KEY, CELLS = range(4)
-MIN_ROWS, MAX_ROWS = 3, 6
-"""Numbers of classes that are visible without scrolling, in a low and in a high window."""
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
     "class. The labels go into a column of their own, and a live map is trained whenever you pause."
@@ -56,10 +37,6 @@ class LabelPanel(QWidget):
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
-        self.classes: tuple[HandClass, ...] = ()
-        """The classes in the order of the rows."""
-        self._chosen = ""
-        self._n_rows = MIN_ROWS
         self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
@@ -72,28 +49,6 @@ class LabelPanel(QWidget):
         self.how = QLabel(HOW)
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.view = TableView("Classes made by hand", numbers_from=CELLS)
-        self.view.frame.editable = (NAME, KEY)
-        self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
-        self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.view.clicked.connect(self._on_click)
-        self.view.doubleClicked.connect(self._on_double_click)
-        # An edit fills the table again, so it is handled once the editor is closed.
-        queued = Qt.ConnectionType.QueuedConnection
-        self.view.frame.edited.connect(self._on_edited, queued)
-        self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("name of a new class, then Enter")
-        self.name_line.setAccessibleName("New class")
-        self.name_line.returnPressed.connect(self.add_class)
-        self.remove_button = button(
-            "Remove", "Remove the class, and the labels of its cells", self.remove_class
-        )
-        files = QMenu(self)
-        files.addAction("Import CSV …", self._ask_import)
-        files.addAction("Export CSV …", self._ask_export)
-        self.files_button = button(
-            "CSV", "Import or export labels as CSV with the columns cell and label", files
-        )
         self.lost_text = Message()
         restore = partial(session.change_labels, Labeling.restore)
         discard = partial(session.change_labels, Labeling.discard)
@@ -105,24 +60,28 @@ class LabelPanel(QWidget):
         self._lost.setLayout(
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
         )
+        self.name_line = QLineEdit()
+        self.name_line.setPlaceholderText("name of a new class, then Enter")
+        self.name_line.setAccessibleName("New class")
+        self.name_line.returnPressed.connect(self.add_class)
+        self.import_action = QAction("Import labels …", self)
+        self.import_action.setToolTip("Read labels from a CSV with the columns cell and label")
+        self.import_action.triggered.connect(self._ask_import)
+        self.export_action = QAction("Labels given by hand as .csv …", self)
+        self.export_action.triggered.connect(self._ask_export)
         self.count_text, self.keys_text, self.live_text = QLabel(), Message(), Message()
         # A line does not end between a key and its meaning.
         fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
         self.body = QWidget()
-        column(
-            self.body,
-            self._lost,
-            self.view,
-            side_by_side((self.name_line, 1), self.remove_button, self.files_button),
-            self.keys_text,
-            self.live_text,
-        )
+        self.names = side_by_side((self.name_line, 1))
+        """The line for a new class; more buttons can be added."""
+        column(self.body, self._lost, self.names, self.keys_text, self.live_text)
+        self._column_label = QLabel("Column")
         top = side_by_side(
-            QLabel("Column"), (self.column_line, 1), self.count_text, self.start_button
+            self._column_label, (self.column_line, 1), (self.count_text, 1), self.start_button
         )
         column(self, top, self.how, self.body)
-        self.keys.watch(self.view)
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
             "undo": session.undo,
@@ -130,7 +89,6 @@ class LabelPanel(QWidget):
         }
         session.table_changed.connect(self._on_table)
         session.shown_changed.connect(self._on_shown)
-        session.selection_changed.connect(self._enable)
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
@@ -151,28 +109,19 @@ class LabelPanel(QWidget):
         """Add a class with the name that is written in the line."""
         name = self.name_line.text()
         if self._session.change_labels(lambda labeling: labeling.add_class(name)):
-            self._choose(name.strip())
             self.name_line.clear()
-
-    def remove_class(self) -> None:
-        """Remove the class that is chosen."""
-        self._session.change_labels(lambda labeling: labeling.remove_class(self._chosen))
 
     def label(self, name: str) -> None:
         """Label the selected cells; an empty name takes their labels back."""
         if not self._session.selected.any():
             self._session.say(NO_CELLS)
             return
-        self._choose(name or self._chosen)
         self._session.label_selected(name)
 
-    def set_n_rows(self, n_rows: int) -> None:
-        """Set the number of classes that are visible without scrolling."""
-        self._n_rows = n_rows
-        self.view.setFixedHeight(self.view.height_of(min(max(len(self.classes), 2), n_rows)))
-
     def import_csv(self, path: Path) -> None:
-        """Take over the labels of a file."""
+        """Take over the labels of a file; begin to label if necessary."""
+        if self._session.labeling is None:
+            self.toggle()
         unknown: list[int] = []
         if self._session.change_labels(lambda labels: unknown.append(labels.read_csv(path))):
             text = f"Imported {path.name}."
@@ -198,72 +147,35 @@ class LabelPanel(QWidget):
         """Show the parts that serve now, and bind the keys or give them back."""
         labeling = self._session.labeling
         is_on = labeling is not None
-        self.column_line.setReadOnly(is_on)
+        while_off = self._column_label, self.column_line, self.how
+        while_on = self.body, self.count_text
+        for part in (*while_off, *while_on):
+            part.setVisible((part in while_on) == is_on)
+        self.export_action.setVisible(is_on)
+        self.import_action.setEnabled(self._session.adata is not None)
         self.start_button.setEnabled(self._session.adata is not None)
         self.start_button.setText("Done" if is_on else "Start labelling")
         tip = "End the labelling; the labels stay" if is_on else "Label cells in this column"
         self.start_button.setToolTip(tip)
-        self.how.setVisible(not is_on)
-        self.body.setVisible(is_on)
-        self.count_text.setVisible(is_on)
-        self.classes = ()
         if labeling is None:
             self.keys.release()
         elif labeling.is_there:
             self.column_line.setText(labeling.column)
-            self._show_classes(labeling)
+            self._show_labels(labeling)
 
-    def _show_classes(self, labeling: Labeling) -> None:
-        """Show the classes, their keys and their numbers of cells, and how good the live map is."""
-        self.classes = labeling.classes
-        self.keys.bind({one.key: one.name for one in self.classes if one.key})
-        rows = [
-            (QColor(one.color), one.name, one.key, f"{n:,}")
-            for one, n in zip(self.classes, labeling.counts(), strict=True)
-        ]
-        self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
-        self.set_n_rows(self._n_rows)
-        self._choose(self._chosen)
+    def _show_labels(self, labeling: Labeling) -> None:
+        """Bind the keys, and say how many labels there are and what the live map is worth."""
+        self.keys.bind({one.key: one.name for one in labeling.classes if one.key})
         n = labeling.unsaved
         lost = f"{n:,} {'label' if n == 1 else 'labels'}"
         self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
-        self._enable()
-        labels = labeling.adata.obs[labeling.column]
-        self.count_text.setText(f"{labels.notna().sum():,} of {len(labels):,} labelled")
+        labels, column = labeling.adata.obs[labeling.column], labeling.column
+        self.count_text.setText(f"{labels.notna().sum():,} of {len(labels):,} labelled in {column}")
         self.live_text.say("" if is_trainable(labeling) else TOO_FEW)
-
-    def _choose(self, name: str) -> None:
-        """Choose a class, or the first one if there is none of this name."""
-        names = [one.name for one in self.classes]
-        self._chosen = name if name in names else "".join(names[:1])
-        if names:
-            self.view.selectRow(names.index(self._chosen))
-
-    def _enable(self) -> None:
-        self.remove_button.setEnabled(bool(self.classes))
 
     def _on_failed(self, error: Exception) -> None:
         self.live_text.say(f"No live map: {sentence(error)}", "warning")
-
-    def _on_click(self, index: QModelIndex) -> None:
-        self._chosen = self.classes[index.row()].name
-
-    def _on_double_click(self, index: QModelIndex) -> None:
-        one = self.classes[index.row()]
-        if index.column() == COLOR:
-            color = QColorDialog.getColor(QColor(one.color), self, f"Colour of {one.name}")
-            if color.isValid():
-                self._session.change_labels(
-                    lambda labeling: labeling.recolor_class(one.name, color.name())
-                )
-
-    def _on_edited(self, row: int, place: int, text: str) -> None:
-        name = self.classes[row].name
-        if place == KEY:
-            self._session.change_labels(lambda labeling: labeling.set_key(name, text))
-        elif self._session.change_labels(lambda labeling: labeling.rename_class(name, text)):
-            self._choose(text.strip())
 
     def _ask_import(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Import labels", "", "*.csv")

@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anndata import AnnData
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 
 from centroid_encoder import tl
+from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.session.draft import first_draft, new_draft, training_job
 from centroid_encoder.viewer.session.session import Session
@@ -39,8 +40,7 @@ class LiveMap(QObject):
         self.task: Task | None = None
         self._labels: object = None
         """The classes and labels that were read last."""
-        self._timer = QTimer(self, interval=PAUSE, singleShot=True)
-        self._timer.timeout.connect(self._train)
+        self._timer = delayed(self, PAUSE, self._train)
         session.shown_changed.connect(self._on_shown)
         session.begun.connect(self._on_begun)
         form.setting_changed.connect(self._on_change)

@@ -225,7 +225,7 @@ class MapPanel(QWidget):
         figure.values, figure.hidden = session.values, session.hidden
         figure.show(scene, colors)
         figure.select(session.selected)
-        self.canvas.buttons["names"].setChecked(figure.named)
+        self.canvas.names_action.setChecked(figure.named)
 
 
 def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tuple[str, str]:

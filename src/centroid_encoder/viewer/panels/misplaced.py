@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
+from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent
-from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
 
+from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
+from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
@@ -29,19 +31,19 @@ class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, or the confused classes.
 
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
-    sentence above the list. A decided cell leaves the list, and the next one is selected.
+    sentence above the list. `found` is the result of a check, and `doubts` are its warnings. A
+    decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
     """
-
-    train_wanted = Signal(str)
-    """The column with the corrected labels, to train on."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self._place = -1
-        """Row of the list that was decided last."""
+        self._read: tuple[object, object] = None, None
+        """The map and the check whose cells are listed."""
+        self._proposed = ""
+        """The class that the selected cells may belong to."""
         self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
@@ -52,27 +54,28 @@ class MisplacedTable(QWidget):
         self.view.installEventFilter(self)
         self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
-        self.label_box = Choice("New label", "A class, or the name of a new one")
-        self.label_box.setEditable(True)
-        self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
-        tip = "Give the selected cells this label, in a copy of the column (Enter)"
-        self.label_button = button("Change", tip, self.change)
+        self.label_button = QToolButton()
+        self.label_button.setObjectName("change")
+        self.label_button.setToolTip(
+            "Give the selected cells this label, in a copy of the column (Enter). The arrow opens "
+            "a menu of all labels"
+        )
+        self.label_button.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
+        self.label_button.setMenu(LabelMenu(session, self))
+        self.label_button.clicked.connect(self.change)
         tip = "Keep the labels of the selected cells, and take them off the list (K)"
         self.right_button = button("Label is right", tip, self.keep)
         tip = "Train a map on the corrected labels"
-        self.train_button = button("Train on corrections", tip, self._on_train)
-        self.top = QVBoxLayout()
-        """For more texts."""
-        labels = side_by_side(
-            QLabel("Change to"), (self.label_box, 1), self.label_button, self.right_button
-        )
+        self.train_button = QPushButton("Train on corrections")
+        self.train_button.setToolTip(tip)
+        self.found, self.doubts = Message(), Message()
+        labels = side_by_side(self.label_button, self.right_button)
+        labels.addStretch()
         above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
-        page(self, self.top, above, self.summary, self.view, labels)
+        page(self, self.found, self.doubts, above, self.summary, self.view, labels)
         session.shown_changed.connect(self._on_cells)
-        session.shown_changed.connect(self._offer_labels)
-        session.selection_changed.connect(self._offer_labels)
+        session.selection_changed.connect(self._on_selection)
         self._on_cells()
-        self._offer_labels()
 
     def choose(self, source: Source | None) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
@@ -80,13 +83,14 @@ class MisplacedTable(QWidget):
         self._on_cells()
 
     def change(self) -> None:
-        """Give the selected cells the chosen label, and go on to the next one."""
-        self._place = self._current
-        self._session.label_selected(self.label_box.currentText())
+        """Give the selected cells the proposed label, and go on to the next one."""
+        if self._proposed:
+            self._session.label_selected(self._proposed)
+        else:
+            self.label_button.showMenu()
 
     def keep(self) -> None:
         """Find the labels of the selected cells right, and go on to the next one."""
-        self._place = self._current
         self._session.confirm_selected()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -107,6 +111,9 @@ class MisplacedTable(QWidget):
 
     def _on_cells(self) -> None:
         """List the cells again, in the order that the user has chosen, or compare the classes."""
+        found, doubts = verdict(self._session)
+        self.found.say(found)
+        self.doubts.say(doubts, "warning")
         there = available(self._session)
         entries: list[tuple[str, Source | None]] = [(x.name, x) for x in SOURCES if x in there]
         entries += [("classes that are confused", None)] * bool(there)
@@ -121,6 +128,7 @@ class MisplacedTable(QWidget):
             self._show_confusion()
         else:
             self._show_cells(source)
+        self._on_selection()
         corrected = self._session.corrected(self._session.label_key)
         self.train_button.setVisible(corrected != self._session.label_key)
 
@@ -130,13 +138,17 @@ class MisplacedTable(QWidget):
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.say(summary)
+        place = self._current
+        row = self.model.table.index[place] if place >= 0 else -1
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        place, self._place = min(self._place, len(cells) - 1), -1
-        if place >= 0:
-            self.view.selectRow(place)
+        before, self._read = self._read, (self._session.result, self._session.check)
+        is_same = before[0] is self._read[0] and before[1] is self._read[1]
+        if is_same and place >= 0 and row not in cells.index:
+            # The cell was decided: go on to the next one.
+            self.view.selectRow(min(place, len(cells) - 1))
 
     def _show_confusion(self) -> None:
         """Count the cells of each label and each predicted class."""
@@ -155,30 +167,25 @@ class MisplacedTable(QWidget):
         if self.source is None and index.column() > 0:
             _, _, labels, found = confusion(self._session)
             rows = (labels == index.row()) & (found == index.column() - 1)
+            self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
             self._session.select(np.flatnonzero(rows))
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""
         self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
-    def _offer_labels(self) -> None:
-        """Offer labels; the text stays, unless the labels are those of another column."""
-        session, box, labels = self._session, self.label_box, self._session.new_labels
-        can = session.editable is not None and bool(session.selected.any())
-        self.label_button.setEnabled(can)
-        self.right_button.setEnabled(can)
-        text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
-        box.offer([(name, name) for name in labels], None)
-        box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
+    def _on_selection(self) -> None:
+        """Offer the proposed label for the selected cells."""
+        if self._proposed not in self._session.new_labels:
+            self._proposed = ""
+        can = self._session.editable is not None and bool(self._session.selected.any())
+        self.label_button.setText(f"Change to {self._proposed or '…'}")
+        for one in (self.label_button, self.right_button):
+            one.setEnabled(can)
 
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen and self.source is not None:
             cells = self.model.table.iloc[chosen]
-            self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
+            self._proposed = str(cells[self.source.found].iloc[0])
             self._session.select(cells.index.to_numpy(), zoom=True)
-
-    def _on_train(self) -> None:
-        column = self._session.corrected(self._session.label_key)
-        if column is not None:
-            self.train_wanted.emit(column)

@@ -18,9 +18,7 @@ from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     Form,
-    add_row,
     button,
-    form_label,
     form_layout,
     offer,
     page,
@@ -42,7 +40,7 @@ MISSING = [("stop", "error"), ("use the training mean", "mean")]
 
 
 class NewDataPanel(JobPanel):
-    """Places the cells of another table in the map."""
+    """Places the cells of another table in the map; the parent lays out `form`, its settings."""
 
     cures_of_missing: ClassVar = {"Use the mean of the training cells": "mean"}
 
@@ -50,20 +48,20 @@ class NewDataPanel(JobPanel):
         self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
         self.missing = ComboBox(name="missing", label="Missing", choices=MISSING)
         self.confidence = FloatSpinBox(
-            name="min_confidence", label="Confidence ≥", value=0, min=0, max=1, step=0.05
+            name="min_confidence", label="Confidence from", value=0, min=0, max=1, step=0.05
         )
         self.novelty = FloatSpinBox(
-            name="max_novelty", label="novelty ≤", value=1, min=0, max=1, step=0.01
+            name="max_novelty", label="Novelty up to", value=1, min=0, max=1, step=0.01
         )
         self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
         limits = self.confidence, self.novelty
-        form = Form((INGEST,), self.features, self.missing, *limits, self.key_added)
+        fields = self.features, self.missing, *limits, self.key_added
+        form = Form((INGEST,), *fields)
         super().__init__(session, form)
         self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
         """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
-        self.table_box.setPlaceholderText("no other table found")
         self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
         tip = "Read a .h5ad, a .zarr or a table of another program"
         self.open_button = button("Open …", tip, self.opening.ask)
@@ -72,17 +70,11 @@ class NewDataPanel(JobPanel):
             "confidence and a novelty"
         )
         self.map_button = button("Map new data", tip, self.run)
-        rows = form_layout()
-        rows.addRow(form_label("New cells"), side_by_side(self.table_box, self.open_button))
-        add_row(rows, self.features)
-        add_row(rows, self.missing)
-        novelty = QLabel(self.novelty.label)
-        novelty.setToolTip(self.novelty.tooltip or "")
-        novelty.setBuddy(self.novelty.native)
-        add_row(rows, self.confidence, novelty, (self.novelty.native, 2))
-        add_row(rows, self.key_added, self.map_button)
-        form.setLayout(rows)
-        page(self, form, self.opening, self.progress, self.message, self.cures).addStretch()
+        form.setLayout(form_layout(*fields))
+        row = side_by_side(QLabel("New cells"), (self.table_box, 1), self.open_button)
+        row.addWidget(self.map_button)
+        row.addStretch()
+        page(self, row, self.opening, self.progress, self.message, self.cures)
         session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
@@ -123,7 +115,10 @@ class NewDataPanel(JobPanel):
     def enable(self) -> None:
         """Enable the controls that can be used now."""
         ready = self.reference is not None and self.task is None
-        self.map_button.setEnabled(ready and self.table_box.value is not None)
+        has_table = self.table_box.value is not None
+        self.table_box.setVisible(has_table)
+        self.map_button.setVisible(has_table)
+        self.map_button.setEnabled(ready and has_table)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from anndata import AnnData
 from napari.components import ViewerModel
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
 from centroid_encoder.tl._result import obs_key
@@ -35,19 +37,24 @@ NONE_LEFT = "There is no other cell to suggest."
 class QueuePanel(QWidget):
     """The queue of a labelling; its present cell is selected and shown in the image.
 
-    `strip` shows a page of the queue while `strip_button` is checked. Without a live map, cells are
-    compared by the features of `form`.
+    `applied` is called with the column that the predictions were written to.
+
+    `strip` shows a page of the queue if there are images; the parent lays out `suggest_button`.
+    Without a live map, cells are compared by the features of `form`.
     """
 
-    applied = Signal(str)
-    """Name of the column that the predictions were written to."""
-
     def __init__(
-        self, session: Session, form: TrainingForm, viewer: ViewerModel, keys: Keys
+        self,
+        session: Session,
+        form: TrainingForm,
+        viewer: ViewerModel,
+        keys: Keys,
+        applied: Callable[[str], object],
     ) -> None:
         super().__init__()
         self._session = session
         self._form = form
+        self._applied = applied
         self.queue = Queue()
         self._labeling: Labeling | None = None
         self._draft: AnnData | None = None
@@ -59,9 +66,6 @@ class QueuePanel(QWidget):
         """Whether to search once more after it."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
-        tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
-        self.strip_button = button("Strip", tip, self._show)
-        self.strip_button.setCheckable(True)
         self.strip = Strip(session, viewer)
         tip = "Give all unlabelled cells of the strip their proposed labels, in one step"
         self.agree_button = button("Agree to all", tip, self.agree)
@@ -78,11 +82,10 @@ class QueuePanel(QWidget):
         tip = "Cells with a confidence below this value become unassigned"
         self.confidence_box.setToolTip(tip)
         self.confidence_box.setAccessibleName("Least confidence")
-        suggesting = self.suggest_button, self.strip_button, self.agree_button
-        applying = self.apply_button, QLabel("if ≥"), self.confidence_box
-        column(self, self.text, self.strip, side_by_side(*suggesting, *applying))
+        applying = self.agree_button, self.apply_button, QLabel("if ≥"), self.confidence_box
+        column(self, self.text, self.strip, side_by_side(*applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
-        self.strip.chosen.connect(self._on_picture)
+        self.strip.clicked.connect(self._on_picture)
         session.shown_changed.connect(self._on_shown)
         session.catalog.listed.connect(self._show)
 
@@ -147,8 +150,8 @@ class QueuePanel(QWidget):
         self._look()
         self._show()
 
-    def _on_picture(self, i: int) -> None:
-        self.go_to(self._page[i])
+    def _on_picture(self, index: QModelIndex) -> None:
+        self.go_to(self._page[index.row()])
 
     def apply(self) -> None:
         """Write the labels of the live map into a column; first say which classes are doubtful."""
@@ -163,7 +166,7 @@ class QueuePanel(QWidget):
             self._session.say(error, "error")
         else:
             self._session.say(text)
-            self.applied.emit(column)
+            self._applied(column)
 
     def _on_shown(self) -> None:
         """Follow the labels, and make the rest of the queue again with another live map."""
@@ -238,7 +241,8 @@ class QueuePanel(QWidget):
 
     @property
     def _has_strip(self) -> bool:
-        return self.strip_button.isChecked() and not self.strip_button.isHidden()
+        is_joined = bool(self._session.catalog.joins)
+        return is_joined and self.strip.has_images and self.queue.current is not None
 
     def _is_proposed(self, place: int) -> bool:
         """Whether a cell has no label, and its proposal is a class."""
@@ -270,9 +274,9 @@ class QueuePanel(QWidget):
             self.text.say(SEARCHING)
         elif queue.cells and self.text.kind != "error":
             self.text.say(NONE_LEFT)
+        self.setVisible(session.draft is not None or bool(self.text.text()))
         self.apply_button.setEnabled(session.draft is not None)
-        self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
-        has_strip = self._has_strip and current is not None
+        has_strip = self._has_strip
         self.strip.setVisible(has_strip)
         self.agree_button.setVisible(has_strip)
         if has_strip:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import pandas as pd
@@ -16,14 +17,13 @@ from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.session import Session
 
 HEADERS = [
-    ("", "Whether the column is a feature; click to change it"),
     ("column", ""),
     ("role", "What the column holds; click to change it"),
     ("reason", "Why it has this role"),
 ]
-IS_FEATURE, ROLE = 0, 2
+COLUMN, ROLE = 0, 1
 HINT = (
-    "Click the first column to take a column in or out, or click a role. An image may also be a "
+    "Click a role to choose another one; only features are learned from. An image may also be a "
     "donor, a well or another group of cells."
 )
 
@@ -49,23 +49,19 @@ class RolesDialog(QDialog):
             self.close()
             return
         found = adata.uns[ROLES]
-        ticks = ["✓" if role == "feature" else "" for role in found["role"]]
         reasons = found["reason"].where(~found["doubt"], "in doubt: " + found["reason"])
-        rows = zip(ticks, found["column"], found["role"], reasons, strict=True)
+        rows = zip(found["column"], found["role"], reasons, strict=True)
         table = pd.DataFrame(list(rows), columns=range(len(HEADERS)))
-        self.view.set_table(table, HEADERS, [1, 3])
+        self.view.set_table(table, HEADERS, [0, 2])
 
     def choose(self, name: str, role: Role) -> None:
         """Give a column another role."""
         self._session.choose_roles({name: role})
 
     def _on_clicked(self, index: QModelIndex) -> None:
-        name, role = (self.view.frame.table.iloc[index.row(), i] for i in (1, ROLE))
-        if index.column() == IS_FEATURE:
-            self.choose(name, "text" if role == "feature" else "feature")
-        elif index.column() == ROLE:
+        if index.column() == ROLE:
+            name = self.view.frame.table.iloc[index.row(), COLUMN]
             menu = QMenu(self)
             for other in get_args(Role):
-                menu.addAction(other)
-            menu.triggered.connect(lambda action: self.choose(name, action.text()))
+                menu.addAction(other, partial(self.choose, name, other))
             self.view.open_menu(menu, index)

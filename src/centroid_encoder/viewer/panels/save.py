@@ -46,7 +46,7 @@ class SaveRow(QWidget):
         """Makes a figure of what is on the screen; the parent sets it."""
         self._saved_to: Path | None = None
         self._again: Callable[[], None] = lambda: None
-        menu = QMenu(self)
+        self.menu = menu = QMenu(self)
 
         def action(text: str, default: str, kinds: str, save: Callable[[Path], None]) -> Any:
             return menu.addAction(text, lambda: self._ask(default, kinds, save))
@@ -80,8 +80,10 @@ class SaveRow(QWidget):
         self.save_button = button("Save", tip, menu)
         self.undo_button = button("↶", "", session.undo)
         self.redo_button = button("↷", "", session.redo)
-        self.undo_button.setAccessibleName("Undo")
-        self.redo_button.setAccessibleName("Redo")
+        for step, name in ((self.undo_button, "Undo"), (self.redo_button, "Redo")):
+            step.setAccessibleName(name)
+            # A click leaves the focus where the keys for labelling serve.
+            step.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         tip = "Write the file without this part; the table here keeps it"
         self.without_button = button("", tip, lambda: self._again())
         self.without_button.hide()
@@ -94,7 +96,8 @@ class SaveRow(QWidget):
     def _offer(self) -> None:
         """Enable what can be saved, undone or redone now."""
         table, result, checked = self._session.table, self._session.result, self._session.check
-        self.save_button.setEnabled(table is not None and self.task is None)
+        self.save_button.setVisible(table is not None)
+        self.save_button.setEnabled(self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
         self.save_picture_action.setEnabled(self._session.drawn is not None)
@@ -113,7 +116,7 @@ class SaveRow(QWidget):
         labeling = self._session.editable
         steps = ("", "") if labeling is None else labeling.steps
         for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):
-            back.setEnabled(bool(step))
+            back.setVisible(bool(step))
             back.setToolTip(step)
 
     def _check(self) -> None:

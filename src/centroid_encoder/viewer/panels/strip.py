@@ -8,31 +8,32 @@ from typing import Any, NamedTuple
 
 from napari.components import ViewerModel
 from napari.layers import Image
-from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from qtpy.QtCore import QPointF, QRectF, QSize, Qt
 from qtpy.QtGui import (
     QColor,
     QHideEvent,
+    QIcon,
     QImage,
     QPainter,
-    QPaintEvent,
     QPen,
+    QPixmap,
     QPolygonF,
+    QResizeEvent,
     QShowEvent,
 )
-from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
+from qtpy.QtWidgets import QListWidget
 
 from centroid_encoder.viewer.data.thumbnail import (
     LOOKS,
     Thumbnail,
-    is_slow,
     layers_of_cell,
     make_thumbnail,
 )
-from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Steps, Task
 
-N_COLUMNS = N_THUMBNAILS = 8
+N_THUMBNAILS = 8
 SIDE, BAR = 60, 14
 """Side of a picture, and height of the label below it."""
 SHARP = 2
@@ -51,59 +52,11 @@ class Caption(NamedTuple):
     is_given: bool
 
 
-class _Picture(QAbstractButton):
-    """A button that is the picture of a cell above its caption."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._picture: Thumbnail | None = None
-        self._caption = Caption("", GREY, is_given=False)
-        self._is_current = False
-        self.setFixedHeight(SIDE + BAR)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-
-    def show_cell(self, picture: Thumbnail | None, caption: Caption, *, is_current: bool) -> None:
-        """Show a cell; the present one has a frame."""
-        self._picture, self._caption, self._is_current = picture, caption, is_current
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Draw the picture, the outline of its cell, and its caption in the middle."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        # A narrow dock has smaller pictures.
-        side = min(SIDE, self.width())
-        painter.translate((self.width() - side) // 2, SIDE - side)
-        if self._picture is not None:
-            draw_picture(painter, self._picture, side)
-        if self._is_current:
-            painter.setPen(QPen(QColor("white"), 3))
-            painter.drawRect(QRectF(1, 1, side - 2, side - 2))
-        color, bar = QColor(self._caption.color), QRectF(0.5, side + 1, side - 1, BAR - 1.5)
-        ink = self.palette().text().color()
-        if self._caption.is_given:
-            painter.fillRect(bar, color)
-            ink = QColor("white" if color.lightnessF() < DARK else "black")
-        painter.setPen(color)
-        painter.drawRect(bar)
-        painter.setPen(ink)
-        font = painter.font()
-        font.setPixelSize(10)
-        painter.setFont(font)
-        right = Qt.TextElideMode.ElideRight
-        text = painter.fontMetrics().elidedText(self._caption.text, right, side - 4)
-        painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
-        painter.end()
-
-
-class Strip(QWidget):
-    """A button with a picture for each of some cells; the present cell has a frame.
+class Strip(QListWidget):
+    """A list of pictures of some cells; the present cell has a frame.
 
     The label below a picture is filled with the colour of its class; a proposal is framed with it.
     """
-
-    chosen = Signal(int)
-    """Place of a picture that was clicked."""
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
         super().__init__()
@@ -113,16 +66,17 @@ class Strip(QWidget):
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
-        self._again = QTimer(self, interval=PAUSE, singleShot=True)
-        self._again.timeout.connect(self.read)
+        self._again = delayed(self, PAUSE, self.read)
         self._task: Task | None = None
-        self.buttons = [_Picture() for _ in range(N_THUMBNAILS)]
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(2)
-        for i, one in enumerate(self.buttons):
-            one.clicked.connect(partial(self.chosen.emit, i))
-            grid.addWidget(one, *divmod(i, N_COLUMNS))
+        self.setAccessibleName("Pictures of cells")
+        self.setViewMode(QListWidget.ViewMode.IconMode)
+        self.setMovement(QListWidget.Movement.Static)
+        self.setSelectionMode(QListWidget.SelectionMode.NoSelection)
+        self.setFrameShape(QListWidget.Shape.NoFrame)
+        self.setWrapping(False)
+        for scroll in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
+            scroll(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFixedHeight(SIDE + BAR + 4)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Follow the images while the strip is shown."""
@@ -135,6 +89,11 @@ class Strip(QWidget):
         self._viewer.layers.events.disconnect(self._on_layers)
         self._rows = []
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show smaller pictures in a narrow dock."""
+        super().resizeEvent(event)
+        self._draw()
+
     @property
     def has_images(self) -> bool:
         """Whether there is an image to take pictures from."""
@@ -145,11 +104,14 @@ class Strip(QWidget):
     ) -> None:
         """Show the cells of some rows, `N_THUMBNAILS` at most."""
         self.captions, self._current = captions, current
-        for i, one in enumerate(self.buttons):
-            one.setVisible(i < len(rows))
-            if i < len(rows):
-                one.setToolTip(f"{captions[i].text}\n{tips[i]}")
-                one.setAccessibleName(captions[i].text)
+        while self.count() > len(rows):
+            self.takeItem(self.count() - 1)
+        for i, (caption, tip) in enumerate(zip(captions, tips, strict=True)):
+            if i == self.count():
+                self.addItem("")
+            item = self.item(i)
+            item.setToolTip(f"{caption.text}\n{tip}")
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, caption.text)
         if rows != self._rows:
             self._rows, self.pictures = rows, [None] * len(rows)
             self.read()
@@ -160,7 +122,7 @@ class Strip(QWidget):
         if self._task is not None:
             self._task.cancel()
         side = SHARP * SIDE
-        jobs = [picture_job(self._session, self._viewer, row, side)[0] for row in self._rows]
+        jobs = [picture_job(self._session, self._viewer, row, side) for row in self._rows]
         self._task = Task(partial(_read, jobs), self._on_read, self)
 
     def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
@@ -172,22 +134,57 @@ class Strip(QWidget):
             self._again.start()
 
     def _draw(self) -> None:
-        shown = zip(self.buttons, self.pictures, self.captions, strict=False)
-        for i, (one, picture, caption) in enumerate(shown):
-            one.show_cell(picture, caption, is_current=i == self._current)
+        step = self.viewport().width() // N_THUMBNAILS
+        side = max(min(SIDE, step - 2), 1)
+        self.setGridSize(QSize(step, SIDE + BAR))
+        self.setIconSize(QSize(side, side + BAR))
+        shown = zip(self.captions, self.pictures, strict=True)
+        for i, (caption, picture) in enumerate(shown):
+            self.item(i).setIcon(QIcon(self._pixmap(picture, caption, side, i == self._current)))
+
+    def _pixmap(
+        self, picture: Thumbnail | None, caption: Caption, side: int, is_current: bool
+    ) -> QPixmap:
+        """Draw a picture, the outline of its cell, and its caption below."""
+        ratio = self.devicePixelRatioF()
+        drawn = QPixmap(round(ratio * side), round(ratio * (side + BAR)))
+        drawn.setDevicePixelRatio(ratio)
+        drawn.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(drawn)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if picture is not None:
+            draw_picture(painter, picture, side)
+        if is_current:
+            painter.setPen(QPen(QColor("white"), 3))
+            painter.drawRect(QRectF(1, 1, side - 2, side - 2))
+        color, bar = QColor(caption.color), QRectF(0.5, side + 1, side - 1, BAR - 1.5)
+        ink = self.palette().text().color()
+        if caption.is_given:
+            painter.fillRect(bar, color)
+            ink = QColor("white" if color.lightnessF() < DARK else "black")
+        painter.setPen(color)
+        painter.drawRect(bar)
+        painter.setPen(ink)
+        font = painter.font()
+        font.setPixelSize(10)
+        painter.setFont(font)
+        right = Qt.TextElideMode.ElideRight
+        text = painter.fontMetrics().elidedText(caption.text, right, side - 4)
+        painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
+        painter.end()
+        return drawn
 
 
 def picture_job(
     session: Session, viewer: ViewerModel, row: int, side: int = 160
-) -> tuple[Callable[[], Thumbnail | None], bool]:
-    """Return a function that draws a cell, and whether it takes long."""
+) -> Callable[[], Thumbnail | None]:
+    """Return a function that draws a cell; it may take long."""
     catalog, adata = session.catalog, session.adata
     for link, join in catalog.joins.items():
         if adata is not None and join.joined[row]:
             layers = layers_of_cell(viewer.layers, adata.obs, catalog.image_column, row)
-            job = partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
-            return job, is_slow(layers, link.layer)
-    return lambda: None, False
+            return partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
+    return lambda: None
 
 
 def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[Thumbnail | None]:

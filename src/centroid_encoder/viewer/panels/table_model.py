@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
-from qtpy.QtGui import QColor
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt
 from qtpy.QtWidgets import QHeaderView, QMenu, QTableView, QWidget
 
 ROW = 22
@@ -18,12 +17,12 @@ ROW = 22
 class TableView(QTableView):
     """A table with low rows, without a grid and row numbers; `frame` is its model.
 
-    `name` is for screen readers. For `numbers_from` see `TableModel`.
+    `name` is for screen readers.
     """
 
-    def __init__(self, name: str, numbers_from: int | None = None) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.frame = TableModel(self, numbers_from)
+        self.frame = TableModel(self)
         self.setModel(self.frame)
         self.setAccessibleName(name)
         self.setShowGrid(False)
@@ -58,17 +57,11 @@ class TableView(QTableView):
 class TableModel(QAbstractTableModel):
     """Rows of a data frame, sorted by pandas, which is fast even for 100,000 rows.
 
-    `table` is the data frame in the shown order. The columns from `numbers_from` hold numbers as
-    text and are aligned right. The user can edit the `editable` columns.
+    `table` is the data frame in the shown order.
     """
 
-    edited = Signal(int, int, str)
-    """Row, column and new text of a cell that the user has edited; `table` does not change."""
-
-    def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._numbers_from = numbers_from
-        self.editable: Collection[int] = ()
         self.set_table(pd.DataFrame(), [])
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
@@ -107,30 +100,14 @@ class TableModel(QAbstractTableModel):
             return None
         return self._headers[section][roles.index(Qt.ItemDataRole(role))]
 
-    def flags(self, index: Any) -> Qt.ItemFlag:
-        """Return whether a cell can be selected and edited."""
-        flags, is_editable = super().flags(index), index.column() in self.editable
-        return flags | Qt.ItemFlag.ItemIsEditable if is_editable else flags
-
-    def setData(self, index: Any, value: Any, role: int = 0) -> bool:
-        """Emit the new text of a cell."""
-        self.edited.emit(index.row(), index.column(), str(value))
-        return False
-
     def data(self, index: Any, role: int = 0) -> Any:
-        """Return the text of a cell; a boolean is a check box, and a colour a swatch."""
+        """Return the text of a cell."""
         value = self._values[index.row(), index.column()]
-        if isinstance(value, bool | np.bool_):
-            state = Qt.CheckState.Checked if value else Qt.CheckState.Unchecked
-            return state if role == Qt.ItemDataRole.CheckStateRole else None
-        if isinstance(value, QColor):
-            return value if role == Qt.ItemDataRole.DecorationRole else None
         is_number = isinstance(value, float | np.floating)
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
+        if role == Qt.ItemDataRole.DisplayRole:
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tips[index.row()] or str(value)
-        is_number |= self._numbers_from is not None and index.column() >= self._numbers_from
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None

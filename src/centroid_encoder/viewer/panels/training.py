@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QMenu
+from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._table import ROLES
@@ -55,12 +55,14 @@ class TrainingPanel(JobPanel):
         )
         self.columns_action = self.menu.addAction("Features among the columns …", self.show_columns)
         self.settings = QDialog(self)
-        self.settings.setWindowTitle("Settings of trainings and checks")
+        self.settings.setWindowTitle("Centroid-Encoder: settings")
         self.settings_action = self.menu.addAction("Settings …", self.settings.show)
         self.of_map = form_layout()
         """For fields on how the map is drawn."""
-        page(self.settings, self.of_map, self.form.advanced)
-        self.form.advanced_wanted.connect(self.settings.show)
+        self.of_new_data = QVBoxLayout()
+        """For fields on how new data are mapped."""
+        parts = self.of_map, self.form.advanced, QLabel("For New data"), self.of_new_data
+        page(self.settings, *parts)
         column(self, self.form)
         self.form.label_key_changed.connect(session.choose_labels)
         session.said.connect(self._on_said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,14 @@ import pandas as pd
 from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QRectF, Qt, QTimer
+from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
@@ -51,8 +51,7 @@ class WhyPanel(QWidget):
         """Threads that read `thumbnail` or `table`."""
         self._kinds = ("", "")
         """What the two classes are to the cell."""
-        self._again = QTimer(self, interval=PAUSE, singleShot=True)
-        self._again.timeout.connect(self._read_pixels)
+        self._again = delayed(self, PAUSE, self._read_pixels)
         self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
@@ -101,7 +100,7 @@ class WhyPanel(QWidget):
 
     def _read_pixels(self) -> None:
         if (row := self._row) is not None:
-            self._read("thumbnail", *picture_job(self._session, self._viewer, row))
+            self._read("thumbnail", picture_job(self._session, self._viewer, row))
 
     def _read_features(self) -> None:
         row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
@@ -120,8 +119,8 @@ class WhyPanel(QWidget):
 
         self._read("table", read)
 
-    def _read(self, name: str, read: Callable[[], Any], slow: bool = True) -> None:
-        """Read one of the attributes, in a thread if it takes long; None if that fails."""
+    def _read(self, name: str, read: Callable[[], Any]) -> None:
+        """Read one of the attributes in a thread; it is None if that fails."""
 
         def on_end(found: Any, _: Exception | None) -> None:
             self._tasks.pop(name, None)
@@ -130,11 +129,7 @@ class WhyPanel(QWidget):
 
         if name in self._tasks:
             self._tasks.pop(name).cancel()
-        if slow:
-            self._tasks[name] = Task(lambda _: read(), on_end, self)
-        else:
-            with suppress(Exception):  # Reading pixels can raise any exception.
-                on_end(read(), None)
+        self._tasks[name] = Task(lambda _: read(), on_end, self)
 
     def _show(self) -> None:
         """Show what was found; keep the height while an answer is to come."""
