@@ -87,7 +87,9 @@ class LayerLink:
 
     def close(self) -> None:
         """Restore the look of the layer, and disconnect from it."""
-        self.highlight(np.empty(0, dtype=np.intp))
+        if isinstance(self.layer, ItemLayer):
+            self.highlight(np.empty(0, dtype=np.intp))
+        remove(self.viewer, [self.marks])
         self.uncolor()
         for event, callback in self._callbacks:
             event.disconnect(callback)
@@ -121,7 +123,11 @@ class LayerLink:
         if hollow is not None:
             of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
         painted = self._painted(codes + 1, None if hollow is None else hollow + 1)
-        self.classes = self._draw(self.classes, painted, [0] * layer.ndim, self._title, of_value)
+        if self.classes is None:
+            self.classes = self._insert(painted, self._title, of_value)
+        else:
+            drawn = self.classes
+            drawn.data, drawn.name, drawn.colormap = painted, self._title, _colormap(of_value)
         self.classes.opacity = max(self._before, MIN_OPACITY)
         self._hide_or_show()
 
@@ -152,9 +158,35 @@ class LayerLink:
             self.layer.selected_data = set(self.join.ids[rows].tolist())
             self._marking = False
             return
-        if not len(rows) or self.layer not in self.viewer.layers:
-            remove(self.viewer, [self.marks])
+        if self.layer not in self.viewer.layers:
             return
+        if len(rows):
+            corner, data = self._outlined(rows)
+        elif self.marks is None:
+            return
+        else:
+            # Without the layer, the next selection would take longer.
+            corner, data = np.zeros(self.layer.ndim, dtype=int), _nothing(self.layer.ndim)
+        # Of a multiscale image, napari reads the part that is seen.
+        is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
+        if self.marks is not None and self.marks.multiscale != is_large:
+            remove(self.viewer, [self.marks])
+        if self.marks is None:
+            self.marks = self._insert(
+                data if is_large else data[0], HIGHLIGHT, self._outline_colors
+            )
+        elif is_large:
+            # napari would read the part that it has read of the last outlines.
+            ends = np.array(data[-1].shape) - 1
+            self.marks.corner_pixels = np.stack([np.zeros_like(ends), ends])
+            self.marks.data = data
+        else:
+            self.marks.data = data[0]
+        self.marks.translate = corner
+        self._hide_or_show()
+
+    def _outlined(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[Any]]:
+        """Return the first pixel and the levels of an image of the outlines of cells."""
         ids = self.join.ids[rows]
         sizes = np.diff(self.join.of.boxes_of(ids)[..., -2:], axis=1)
         paint = _lookup(ids, 1 + np.arange(len(ids)))
@@ -164,13 +196,11 @@ class LayerLink:
             return outlines(paint(block), OUTLINE if wide else 1)
 
         box = self.join.of.box(ids, margin=1)
-        if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
-            corner = [side.start for side in box]
-            data: Any = outlined(pixels(self.layer)[box])
-        else:
-            corner, data = [0] * self.layer.ndim, _pyramid(self.layer, outlined)
-        self.marks = self._draw(self.marks, data, corner, HIGHLIGHT, self._outline_colors)
-        self._hide_or_show()
+        if math.prod(side.stop - side.start for side in box) > MAX_PIXELS_AT_ONCE:
+            return np.zeros(self.layer.ndim, dtype=int), _pyramid(self.layer, outlined)
+        window = np.asarray(pixels(self.layer)[box])
+        levels = [outlined(window), outlined(window[..., ::2, ::2], 2)]
+        return np.array([side.start for side in box]), levels
 
     def stay_on_top(self) -> None:
         """Move the drawn layers above this layer and all images, if the user has moved these."""
@@ -188,23 +218,18 @@ class LayerLink:
                 top = i
         return top
 
-    def _draw(
-        self, drawn: Labels | None, data: Any, corner: list[int], name: str, colors: dict[int, Any]
-    ) -> Labels:
-        """Show data in a drawn layer, or else in a new one above the cells.
-
-        `corner` is the pixel of the layer of the cells where the data begin.
-        """
-        is_pyramid = isinstance(data, list)
-        if drawn is not None and drawn.multiscale == is_pyramid:
-            drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
-            drawn.translate = corner
-            return drawn
-        remove(self.viewer, [drawn])
-        look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
-        place = self._place | {"translate": corner}
-        metadata = {DRAWN: True}
-        new = Labels(data, multiscale=is_pyramid, name=name, metadata=metadata, **look, **place)
+    def _insert(self, data: Any, name: str, colors: dict[int, Any]) -> Labels:
+        """Add a drawn layer above the cells; a list holds the levels of a multiscale image."""
+        new = Labels(
+            data,
+            multiscale=isinstance(data, list),
+            name=name,
+            metadata={DRAWN: True},
+            opacity=1,
+            visible=self.layer.visible,
+            colormap=_colormap(colors),
+            **self._place,
+        )
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.
         selection, active = set(layers.selection), layers.selection.active
@@ -372,6 +397,11 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
                 viewer.layers.remove(layer)
 
 
+def _nothing(ndim: int) -> list[NDArray[np.uint8]]:
+    """Return two levels of an image without outlines."""
+    return [np.zeros((side,) * ndim, dtype=np.uint8) for side in (2, 1)]
+
+
 def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:
     """Return a function that replaces labels by their values, and all other labels by 0."""
     if len(ids) and not 0 < ids.min() <= ids.max() < MAX_TABLE:
@@ -417,10 +447,10 @@ def _pyramid(
         steps = [round(first / level.shape[-1]) for level in layer.data]
         levels = [lazily(level) for level in layer.data]
     else:
-        image = lazily(layer.data)
+        image = layer.data if isinstance(layer.data, np.ndarray) else lazily(layer.data)
         n = max(image.shape[-2:]) // SIDE_OF_BLOCK
         steps = [2**i for i in range(max(n, 1).bit_length())]
-        levels = [image[..., ::step, ::step] for step in steps]
+        levels = [lazily(image[..., ::step, ::step]) for step in steps]
     return [
         da.map_blocks(outlined, level, step=step, dtype=np.uint8)
         for step, level in zip(steps, levels, strict=True)

@@ -261,8 +261,6 @@ class CellsPanel(QWidget):
 
     def _on_selection(self, zoom: bool = False) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        unmarked = [link.marks for link in self._links if not link.join.joined[chosen].any()]
-        remove(self._viewer, unmarked)
         for link in self._links:
             link.highlight(chosen)
         self._describe()
