@@ -17,6 +17,7 @@ from napari.layers import Labels, Points, Shapes
 from napari.layers.labels._labels_utils import get_contours
 from numpy.typing import NDArray
 
+from centroid_encoder.viewer.data import ids
 from centroid_encoder.viewer.data.ids import pixels, read_ids
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
@@ -389,34 +390,67 @@ def test_each_plane_of_a_stack_has_outlines() -> None:
             np.testing.assert_array_equal(drawn & (image[plane] == cell), wanted)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_of_many_cells_in_a_large_image_only_the_part_that_is_seen_is_outlined(lazy: bool) -> None:
-    """The whole image is never read at once, and the outlines are those of a small image."""
-    tile, read = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int)), []
-    image = np.tile(tile, (75, 75))
+TILE = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int))
+LARGE = np.tile(TILE, (75, 75))
+
+
+def counting(read: list[int]) -> da.Array:
+    """A large lazy image; the numbers of pixels that are read are added to the list."""
 
     def load(block: Any) -> Any:
         read.append(block.size)
         return block
 
-    data = da.from_array(image, chunks=300).map_blocks(load, dtype=int) if lazy else image
+    return da.from_array(LARGE, chunks=300).map_blocks(load, dtype=int)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_of_many_cells_in_a_large_image_only_the_part_that_is_seen_is_outlined(lazy: bool) -> None:
+    """The whole image is never read at once, and the outlines are those of a small image."""
+    read: list[int] = []
     viewer = ViewerModel()
-    link = link_to(viewer, Labels(data, multiscale=False), range(1, 5))
+    layer = Labels(counting(read) if lazy else LARGE, multiscale=False)
+    link = link_to(viewer, layer, range(1, 5))
     read.clear()
     link.highlight(np.array([0, 1, 2, 3]))
     marks = viewer.layers[HIGHLIGHT]
     part = np.asarray(marks.data[0][:60, :60])
-    assert sum(read) < image.size
+    assert not read
     for cell in range(1, 5):
-        wanted = get_contours((image[:60, :60] == cell).astype(np.uint8), 2, 0)[:40, :40]
-        np.testing.assert_array_equal((part == 1)[:40, :40] & (tile == cell), wanted)
+        wanted = get_contours((LARGE[:60, :60] == cell).astype(np.uint8), 2, 0)[:40, :40]
+        np.testing.assert_array_equal((part == 1)[:40, :40] & (cell == TILE), wanted)
     assert np.asarray(marks.data[-1]).any()
     # Other selections are shown in the same layer, since napari takes long to remove one.
     for rows in ([1], [], [0, 1, 2, 3]):
         link.highlight(np.array(rows, dtype=np.intp))
         assert viewer.layers[HIGHLIGHT] is marks
-        drawn = outlined(viewer, link.layer)
-        assert set(image[drawn > 0].tolist()) == {1 + one for one in rows}
+        assert set(LARGE[outlined(viewer, layer) > 0].tolist()) == {1 + row for row in rows}
+
+
+@pytest.mark.parametrize("limit", [2**21, 2**24])
+def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(ids, "MAX_OVERVIEW", limit)
+    read: list[int] = []
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(counting(read), multiscale=False), range(1, 5))
+    read.clear()
+    codes = np.array([0, 1, 2, -1])
+    for _ in range(2):
+        link.color("label", codes, COLORS)
+        link.highlight(np.arange(4))
+        codes = codes[::-1]
+    assert not read
+    drawn = viewer.layers[1]
+    levels = drawn.data if drawn.multiscale else [drawn.data]
+    colors = {2: COLORS[2], 3: COLORS[1], 4: COLORS[0]}
+    for level in levels:
+        step = round(len(LARGE) / len(level))
+        part = drawn.colormap.map(np.asarray(level[: 60 // step, : 60 // step]))
+        image = LARGE[:60:step, :60:step][: len(part), : len(part)]
+        np.testing.assert_array_equal(part, wanted(image, colors))
+    assert sum(read) <= 300**2
 
 
 def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
