@@ -48,7 +48,7 @@ class Verdict(QWidget):
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # An `InputError` names the damaged entry of uns; all others come from its values.
             named = isinstance(error, InputError)
-            text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
+            text = sentence(error) if named else f"The stored check is damaged: {error!r}."
             self.found.say("")
             doubts = f"{text} Press Check labels to make it again."
         self.doubts.say(doubts, "warning")
