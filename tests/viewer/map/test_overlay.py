@@ -434,7 +434,10 @@ def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(
     monkeypatch.setattr(ids, "MAX_OVERVIEW", limit)
     read: list[int] = []
     viewer = ViewerModel()
-    link = link_to(viewer, Labels(counting(read), multiscale=False), range(1, 5))
+    layer = Labels(counting(read), multiscale=False)
+    read.clear()
+    link = link_to(viewer, layer, range(1, 5))
+    assert sum(read) <= LARGE.size
     read.clear()
     codes = np.array([0, 1, 2, -1])
     for _ in range(2):

@@ -126,8 +126,10 @@ def label_ids(image: Any, *, with_overview: bool = False) -> LayerIds:
         step = math.ceil((lazy.size / MAX_OVERVIEW) ** 0.5)
         overview = lazy[..., ::step, ::step]
     starts = product(*([0, *accumulate(sizes[:-1])] for sizes in lazy.chunks))
-    blocks = (delayed(_runs)(*one) for one in zip(lazy.to_delayed().ravel(), starts, strict=True))
-    overview, *rows = da.compute(overview, *blocks)
+    # Without optimization, each block is read once, also for the overview.
+    parts = lazy.to_delayed(optimize_graph=False).ravel()
+    blocks = (delayed(_runs)(*one) for one in zip(parts, starts, strict=True))
+    overview, *rows = da.compute(overview, *blocks, optimize_graph=False)
     found = _summed(pd.concat(rows))
     ids = found.index.to_numpy()
     if len(ids) and ids[-1] > np.iinfo(np.int64).max:
