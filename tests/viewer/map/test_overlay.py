@@ -35,14 +35,14 @@ IMAGE = np.array([[0, 4, 4, 0, 7], [3, 3, 0, 0, 7], [0, 55, 55, 20, 20]])
 NONE = np.empty(0, dtype=np.intp)
 
 
-def link_to(viewer: Any, layer: Any, ids: Any = IDS) -> LayerLink:
+def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = None) -> LayerLink:
     """Add a layer to the viewer, and link cells with these ids to it."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)
     index = pd.Index([f"c{i}" for i in range(len(ids))])
     adata = AnnData(obs=pd.DataFrame({"cell_id": np.asarray(ids)}, index=index))
     link = Link(Table(adata, "cells"), None, layer, "cell_id")
-    return LayerLink(viewer, layer, link.make(read_ids(layer)))
+    return LayerLink(viewer, layer, link.make(read_ids(layer)), pick)
 
 
 def points(**options: Any) -> Points:
@@ -496,8 +496,7 @@ def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
 @pytest.mark.parametrize("make", [points, shapes])
 def test_points_and_shapes_are_marked_and_picked_by_selection(make: Callable[..., Any]) -> None:
     viewer, layer, picked = ViewerModel(), make(), []
-    link = link_to(viewer, layer)
-    link.picked.connect(lambda rows: picked.append(sorted(rows.tolist())))
+    link = link_to(viewer, layer, pick=lambda rows: picked.append(sorted(rows.tolist())))
     link.highlight(np.array([0, 2, 4]))
     assert layer.selected_data == {3, 0}
     link.highlight(NONE)

@@ -16,7 +16,6 @@ from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.theme import get_theme
 from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
-from psygnal import Signal
 from skimage.util import map_array
 
 from centroid_encoder.viewer.data.ids import (
@@ -55,16 +54,18 @@ class LayerLink:
     layers above it and all images; while the colours are seen, the opacity of the Labels layer is
     0. They are hidden while the user edits the labels, and in napari's grid, where each layer has a
     tile of its own. Points and shapes get other face colours, and marked ones are selected in their
-    layer. `join` links the ids of the layer to rows of the table, and can be replaced.
+    layer. `join` links the ids of the layer to rows of the table, and can be replaced. `pick` is
+    called with the rows of the points or shapes that the user selects in the layer.
     """
 
-    picked = Signal(object)
-    """Rows of the points or shapes that the user has selected in the layer."""
-
-    def __init__(self, viewer: ViewerModel, layer: CellLayer, join: Join) -> None:
-        self.viewer = viewer
-        self.layer = layer
-        self.join = join
+    def __init__(
+        self,
+        viewer: ViewerModel,
+        layer: CellLayer,
+        join: Join,
+        pick: Callable[[NDArray[np.intp]], object],
+    ) -> None:
+        self.viewer, self.layer, self.join, self._pick = viewer, layer, join, pick
         self.classes: Labels | None = None
         self.marks: Labels | None = None
         self._shown: Any = None
@@ -313,7 +314,7 @@ class LayerLink:
     def _on_selected(self, _: Any) -> None:
         if not self._marking:
             rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
-            self.picked.emit(rows[rows >= 0])
+            self._pick(rows[rows >= 0])
 
     def _on_items(self, event: Any) -> None:
         """Forget the own colours of points or shapes that the user has removed."""
