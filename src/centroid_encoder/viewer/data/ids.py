@@ -31,7 +31,7 @@ MAX_OVERVIEW = 2**24
 """Largest number of pixels of an overview."""
 
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-"""Attributes of the place of a layer."""
+"""Attributes of the place of a layer, and the events after they have changed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from skimage.util import map_array
 
 from centroid_encoder.viewer.data.ids import (
     MAX_PIXELS_AT_ONCE,
+    PLACE,
     SIDE_OF_BLOCK,
     CellLayer,
     ItemLayer,
@@ -38,8 +39,6 @@ SMALL_CELL = 12
 """Below this diameter in pixels of the image, an outline is one pixel wide."""
 MIN_OPACITY = 0.7
 """Least opacity of coloured labels, so that colours can be distinguished over an image."""
-PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
-"""Events of a layer after which the layers that are drawn above it must be moved."""
 EDITING = ("paint", "erase", "fill", "polygon")
 """Modes in which the labels of the active layer are shown in place of the colours of its cells."""
 MAX_TABLE = 2**25
@@ -72,7 +71,6 @@ class LayerLink:
         """The colours of the cells; None if the layer has its own."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
-        self._marking = False
         if isinstance(layer, ItemLayer):
             self._callbacks: list[tuple[Any, Any]] = [
                 (layer.selected_data.events.items_changed, self._on_selected),
@@ -153,14 +151,14 @@ class LayerLink:
         """Mark cells in the layer instead of those marked before."""
         rows = self._present(rows)
         if isinstance(self.layer, ItemLayer):
-            self._marking = True
-            self.layer.selected_data = set(self.join.ids[rows].tolist())
-            self._marking = False
+            with self.layer.selected_data.events.items_changed.blocker(self._on_selected):
+                self.layer.selected_data = set(self.join.ids[rows].tolist())
             return
         if self.layer not in self.viewer.layers or (self.marks is None and not len(rows)):
             return
         # napari takes long to remove a layer, so it stays when no cell is selected.
-        corner, data = self._outlined(rows) if len(rows) else _nothing(self.layer.ndim)
+        nothing = [np.zeros((side,) * self.layer.ndim, dtype=np.uint8) for side in (2, 1)]
+        corner, data = self._outlined(rows) if len(rows) else ([0] * self.layer.ndim, nothing)
         # Of a multiscale image, napari reads the part that is seen.
         is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
         data = data if is_large else data[0]
@@ -312,9 +310,8 @@ class LayerLink:
         return None if row < 0 else row
 
     def _on_selected(self, _: Any) -> None:
-        if not self._marking:
-            rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
-            self._pick(rows[rows >= 0])
+        rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
+        self._pick(rows[rows >= 0])
 
     def _on_items(self, event: Any) -> None:
         """Forget the own colours of points or shapes that the user has removed."""
@@ -410,11 +407,6 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
         with viewer.layers.batched_update():
             for layer in shown:
                 viewer.layers.remove(layer)
-
-
-def _nothing(ndim: int) -> tuple[list[int], Any]:
-    """Return the first pixel and two levels of an image without outlines."""
-    return [0] * ndim, [np.zeros((side,) * ndim, dtype=np.uint8) for side in (2, 1)]
 
 
 def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:
