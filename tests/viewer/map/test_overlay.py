@@ -35,7 +35,7 @@ IMAGE = np.array([[0, 4, 4, 0, 7], [3, 3, 0, 0, 7], [0, 55, 55, 20, 20]])
 NONE = np.empty(0, dtype=np.intp)
 
 
-def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = None) -> LayerLink:
+def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = list) -> LayerLink:
     """Add a layer to the viewer, and link cells with these ids to it."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)

@@ -159,7 +159,7 @@ class LayerLink:
         # napari takes long to remove a layer, so it stays when no cell is selected.
         nothing = [np.zeros((side,) * self.layer.ndim, dtype=np.uint8) for side in (2, 1)]
         corner, data = self._outlined(rows) if len(rows) else ([0] * self.layer.ndim, nothing)
-        # Of a multiscale image, napari reads the part that is seen.
+        # napari reads only the visible part of a multiscale image.
         is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
         data = data if is_large else data[0]
         self.marks = self._draw(self.marks, data, HIGHLIGHT, self._outline_colors, corner)
