@@ -71,6 +71,7 @@ class LayerLink:
         """The colours of the cells; None if the layer has its own."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
+        self._marking = False
         if isinstance(layer, ItemLayer):
             self._callbacks: list[tuple[Any, Any]] = [
                 (layer.selected_data.events.items_changed, self._on_selected),
@@ -151,8 +152,9 @@ class LayerLink:
         """Mark cells in the layer instead of those marked before."""
         rows = self._present(rows)
         if isinstance(self.layer, ItemLayer):
-            with self.layer.selected_data.events.items_changed.blocker(self._on_selected):
-                self.layer.selected_data = set(self.join.ids[rows].tolist())
+            self._marking = True
+            self.layer.selected_data = set(self.join.ids[rows].tolist())
+            self._marking = False
             return
         if self.layer not in self.viewer.layers or (self.marks is None and not len(rows)):
             return
@@ -310,8 +312,9 @@ class LayerLink:
         return None if row < 0 else row
 
     def _on_selected(self, _: Any) -> None:
-        rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
-        self._pick(rows[rows >= 0])
+        if not self._marking:
+            rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
+            self._pick(rows[rows >= 0])
 
     def _on_items(self, event: Any) -> None:
         """Forget the own colours of points or shapes that the user has removed."""
