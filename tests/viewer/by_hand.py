@@ -40,9 +40,6 @@ class Hand:
 
     names: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
-    steps: list[tuple[Any, Any]] = field(default_factory=list)
-    """What `state` returned before and after each step."""
-    n_taken: int = 0
     journal: dict[str, str] = field(default_factory=dict)
 
 
@@ -91,16 +88,11 @@ class LabelsByHand:
 
     def step_by_hand(self, act: Callable[[], object]) -> list[AnnData]:
         """Do what changes labels or classes; the model has been changed already."""
-        labeling = self.labeling
-        assert labeling is not None
-        before, hand = state(labeling), self.hand
+        assert self.labeling is not None
         act()
         # Edits of the table come later.
         self.qtbot.wait(1)
-        if (after := state(labeling)) != before:
-            hand.steps[hand.n_taken :] = [(before, after)]
-            hand.n_taken += 1
-        return [labeling.adata]
+        return [self.labeling.adata]
 
     def give(self, cells: Sequence[str], names: Sequence[str]) -> None:
         """Label cells in the model."""
@@ -112,21 +104,6 @@ class LabelsByHand:
             hand.labels.pop(cell, None)
             if name.strip():
                 hand.labels[cell] = name.strip()
-
-    def take_step(self, by: int, act: Callable[[], object]) -> list[AnnData]:
-        """Undo (−1) or redo (1), in the model too."""
-        labeling, hand = self.labeling, self.hand
-        assert labeling is not None
-        place = hand.n_taken - (by < 0)
-        act()
-        if 0 <= place < len(hand.steps):
-            # The state after the step, or before it, in all its parts.
-            found, expected = state(labeling), hand.steps[place][by > 0]
-            assert found == expected
-            hand.n_taken += by
-            classes, labels = expected
-            hand.names, hand.labels = [name for name, *_ in classes], dict(labels)
-        return [labeling.adata]
 
     # -- what can be done ------------------------------------------------------------------------
 
@@ -144,7 +121,6 @@ class LabelsByHand:
         assert self.labeling is not None
         assert self.labeling.column == column
         hand = self.hands.setdefault((id(adata), column), Hand())
-        hand.steps, hand.n_taken = [], 0
         # A label that was given since counts more than that of the journal.
         hand.journal = {x: y for x, y in hand.journal.items() if x not in hand.labels}
         assert self.labeling.unsaved == len(hand.journal)
@@ -301,34 +277,20 @@ class LabelsByHand:
         self.qtbot.keyClick(self.viewer.window._qt_viewer.canvas.native, key, modifier)
         assert [len(layer.data) for layer in self.layers] == counts
 
-    def do_undo_by_hand(self) -> list[AnnData]:
-        if self.labeling is None:
-            return []
-        by_key = self.pick([True, False])
-        button = self.widget.save_row.undo_button
-        return self.take_step(
-            -1, (lambda: self.strike(Qt.Key.Key_Z, CTRL)) if by_key else button.click
-        )
-
-    def do_redo_by_hand(self) -> list[AnnData]:
-        if self.labeling is None:
-            return []
-        by_key = self.pick([True, False])
-        button = self.widget.save_row.redo_button
-        return self.take_step(
-            1, (lambda: self.strike(Qt.Key.Key_Z, CTRL | SHIFT)) if by_key else button.click
-        )
-
     def do_undo_and_redo(self) -> list[AnnData]:
-        """All steps back and forth again lead to the same labels."""
-        labeling = self.labeling
+        """The steps back and forth again, by keys or buttons, lead to the same labels."""
+        labeling, row = self.labeling, self.widget.save_row
         if labeling is None:
             return []
-        before, n = state(labeling), self.hand.n_taken
+        before, n = state(labeling), 0
+        by_key = self.pick([True, False])
+        while row.undo_button.isEnabled() and n < 5:
+            last = state(labeling)
+            self.strike(Qt.Key.Key_Z, CTRL) if by_key else row.undo_button.click()
+            assert state(labeling) != last
+            n += 1
         for _ in range(n):
-            self.take_step(-1, self.widget.session.undo)
-        for _ in range(n):
-            self.take_step(1, self.widget.session.redo)
+            self.strike(Qt.Key.Key_Z, CTRL | SHIFT) if by_key else row.redo_button.click()
         assert state(labeling) == before
         return [labeling.adata]
 
@@ -440,7 +402,7 @@ class LabelsByHand:
 
     def check_by_hand(self) -> None:
         """Check the labels that are given by hand, and the keys."""
-        session, panel, keep = self.widget.session, self.widget.label, self.widget.save_row
+        session, panel = self.widget.session, self.widget.label
         for name, before in self.originals.items():
             pd.testing.assert_frame_equal(self.adatas[name].obs[list(before)], before)
         for (owner, column), hand in self.hands.items():
@@ -461,10 +423,6 @@ class LabelsByHand:
             assert session.draft is None or session.result is None
             return
         assert labeling.adata is session.adata
-        assert (not keep.undo_button.isHidden(), not keep.redo_button.isHidden()) == (
-            self.hand.n_taken > 0,
-            self.hand.n_taken < len(self.hand.steps),
-        )
         keys = [one.key for one in labeling.classes if one.key]
         assert len(keys) == len(set(keys))
         assert [(row.name, row.key) for row in self.widget.classes.rows] == [

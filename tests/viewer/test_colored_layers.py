@@ -79,17 +79,3 @@ def test_strokes_are_seen_at_once_and_have_their_colors_afterwards(
     assert colors.data[2, 2] == 0
     assert colors in viewer.layers
     assert nuclei.opacity == 0
-
-
-def test_in_the_grid_a_selection_takes_no_tile(
-    widget: CentroidEncoderWidget, nuclei: Labels, viewer: Viewer
-) -> None:
-    grid = viewer.canvas.grid
-    viewer.add_image(np.zeros((9, 9)))
-    grid.enabled = True
-    assert grid.actual_shape(viewer.layers) == (1, 2)
-    widget.select(np.array([6, 7]))
-    assert grid.actual_shape(viewer.layers) == (1, 2)
-    grid.enabled = False
-    assert outlined(viewer, nuclei).any()
-    assert is_colored(viewer, nuclei)

@@ -55,7 +55,7 @@ class Study:
                 assert link.marks.visible == link.layer.visible
                 shown = outlined(self.viewer, link.layer, link.marks)
                 found[link.layer.name] = set(link.layer.data[shown > 0].tolist())
-        return found
+        return {name: labels for name, labels in found.items() if labels}
 
     def walk(self, column: str, ids: str, n: int) -> set[str]:
         """Click on misplaced cells, and return their images."""

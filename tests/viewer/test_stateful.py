@@ -553,7 +553,7 @@ class User(LabelsByHand):
                 assert set(link.layer.selected_data) == ids
             elif ids:
                 marked.append((link.layer, ids))
-        marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
+        marks = [x for x in drawn if x.name.startswith(HIGHLIGHT) and np.any(x.data)]
         assert len(marks) == len(marked)
         for mark in marks:
             beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]

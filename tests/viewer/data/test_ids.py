@@ -134,8 +134,8 @@ def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_lab
     catalog = catalog_of(table(cell_id=range(1, 31)), labels(range(28, 60)))
     assert catalog.link is None
     assert catalog.absence() == (
-        "30 cells; no layer has most of their ids in obs['cell_id']. Choose the layer, and the "
-        "column of ids."
+        "30 cells; no layer has most of their ids in the column 'cell_id'. Choose the layer, and "
+        "the column of ids."
     )
 
 

@@ -103,11 +103,14 @@ def test_all_columns_of_images_and_ids_are_tried() -> None:
 def test_why_no_layer_shows_the_table_is_true() -> None:
     layer = labels(range(1, 31), name="mask")
     catalog = catalog_of(study("A", "B", "C"), layer)
-    assert "no layer has the name of an image in obs['ImageName'], such as A" in catalog.absence()
+    assert (
+        "no layer has the name of an image in the column 'ImageName', such as A"
+        in catalog.absence()
+    )
     repeated = table(cell_id=[1, 1, 2, 3])
     assert "gives several cells the same label: 1" in catalog_of(repeated, layer).absence()
     few = catalog_of(table(cell_id=range(100, 140), label=range(200, 240)), layer)
-    assert "ids in obs['cell_id'] or obs['label']." in few.absence()
+    assert "ids in the column 'cell_id' or the column 'label'." in few.absence()
     # A column that the user has chosen stays.
     few.choose_ids("label")
     assert few.table is not None

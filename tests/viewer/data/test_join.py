@@ -87,10 +87,10 @@ def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data: st.D
     ("id_column", "column", "message"),
     [
         (None, None, "no column of the table has a usual name for ids"),
-        ("gone", None, "obs has no column 'gone'"),
-        ("cell_id", "gone", "obs has no column 'gone'"),
-        ("area", None, r"obs\['area'\] holds 3.5, which is no label"),
-        (OBS_NAMES, None, "obs_names holds '(a1|b1)'"),
+        ("gone", None, "the table has no column 'gone'"),
+        ("cell_id", "gone", "the table has no column 'gone'"),
+        ("area", None, r"the column 'area' holds 3.5, which is no label"),
+        (OBS_NAMES, None, "the names of the cells holds '(a1|b1)'"),
     ],
 )
 def test_an_error_says_why_a_link_has_no_ids(

@@ -83,7 +83,7 @@ def test_images_of_each_label_image(
         ),
         (
             [labels(), labels("cells", units=("um", "um"))],
-            "several units, pixel and um|several units, pixel and .m; set layer.units",
+            "several units, pixel and um|several units, pixel and .m; give all the same",
         ),
         ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],

@@ -82,10 +82,10 @@ def test_ids_off_by_one_are_found_and_corrected_whatever_the_units(change: Any, 
     adata.obs["cell_id"] += shift
     catalog = catalog_of(adata, Labels(image))
     text = str(misfit_of(catalog))
-    assert text.startswith('The positions in obsm["spatial"] contradict these ids: only ')
+    assert text.startswith("The positions in obsm: spatial contradict these ids: only ")
     # If a quarter of the positions is wrong, no shift fits well enough to be offered.
     if not (np.asarray(places)[4] == 0).all():
-        assert text.endswith(f"with obs['cell_id'] {-shift:+} it would be 100 %.")
+        assert text.endswith(f"with the column 'cell_id' {-shift:+} it would be 100 %.")
         mend(catalog)
 
 
@@ -106,7 +106,7 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     assert np.array_equal(found[1], places)
     adata.obs["cell_id"] += 1
     misfit = misfit_of(catalog_of(adata, Labels(image)))
-    assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in str(misfit)
+    assert f"{names[0]!r} and {names[1]!r}" in str(misfit)
     # Measurements are not positions.
     assert not any(map(axis, ("7", "area", "moment-0", "x area")))
 
@@ -122,7 +122,7 @@ def test_without_positions_a_shift_of_all_ids_by_one_is_found(shift: int, positi
     adata.obs["cell_id"] -= shift
     catalog = catalog_of(adata, Labels(image, name="nuclei"))
     misfit = misfit_of(catalog)
-    assert f"obs['cell_id'] {shift:+} gives all labels of nuclei" in str(misfit)
+    assert f"the column 'cell_id' {shift:+} gives all labels of nuclei" in str(misfit)
     mend(catalog)
 
 

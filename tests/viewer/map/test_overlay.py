@@ -17,6 +17,7 @@ from napari.layers import Labels, Points, Shapes
 from napari.layers.labels._labels_utils import get_contours
 from numpy.typing import NDArray
 
+from centroid_encoder.viewer.data import ids
 from centroid_encoder.viewer.data.ids import pixels, read_ids
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
@@ -34,14 +35,14 @@ IMAGE = np.array([[0, 4, 4, 0, 7], [3, 3, 0, 0, 7], [0, 55, 55, 20, 20]])
 NONE = np.empty(0, dtype=np.intp)
 
 
-def link_to(viewer: Any, layer: Any, ids: Any = IDS) -> LayerLink:
+def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = list) -> LayerLink:
     """Add a layer to the viewer, and link cells with these ids to it."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)
     index = pd.Index([f"c{i}" for i in range(len(ids))])
     adata = AnnData(obs=pd.DataFrame({"cell_id": np.asarray(ids)}, index=index))
     link = Link(Table(adata, "cells"), None, layer, "cell_id")
-    return LayerLink(viewer, layer, link.make(read_ids(layer)))
+    return LayerLink(viewer, layer, link.make(read_ids(layer)), pick)
 
 
 def points(**options: Any) -> Points:
@@ -389,30 +390,70 @@ def test_each_plane_of_a_stack_has_outlines() -> None:
             np.testing.assert_array_equal(drawn & (image[plane] == cell), wanted)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_of_many_cells_in_a_large_image_only_the_part_that_is_seen_is_outlined(lazy: bool) -> None:
-    """The whole image is never read at once, and the outlines are those of a small image."""
-    tile, read = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int)), []
-    image = np.tile(tile, (75, 75))
+TILE = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int))
+LARGE = np.tile(TILE, (75, 75))
+
+
+def counting(read: list[int]) -> da.Array:
+    """A large lazy image; the numbers of pixels that are read are added to the list."""
 
     def load(block: Any) -> Any:
         read.append(block.size)
         return block
 
-    data = da.from_array(image, chunks=300).map_blocks(load, dtype=int) if lazy else image
+    return da.from_array(LARGE, chunks=300).map_blocks(load, dtype=int)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_of_many_cells_in_a_large_image_only_the_part_that_is_seen_is_outlined(lazy: bool) -> None:
+    """The whole image is never read at once, and the outlines are those of a small image."""
+    read: list[int] = []
     viewer = ViewerModel()
-    link = link_to(viewer, Labels(data, multiscale=False), range(1, 5))
+    layer = Labels(counting(read) if lazy else LARGE, multiscale=False)
+    link = link_to(viewer, layer, range(1, 5))
     read.clear()
     link.highlight(np.array([0, 1, 2, 3]))
     marks = viewer.layers[HIGHLIGHT]
     part = np.asarray(marks.data[0][:60, :60])
-    assert sum(read) < image.size
+    assert not read
     for cell in range(1, 5):
-        wanted = get_contours((image[:60, :60] == cell).astype(np.uint8), 2, 0)[:40, :40]
-        np.testing.assert_array_equal((part == 1)[:40, :40] & (tile == cell), wanted)
+        wanted = get_contours((LARGE[:60, :60] == cell).astype(np.uint8), 2, 0)[:40, :40]
+        np.testing.assert_array_equal((part == 1)[:40, :40] & (cell == TILE), wanted)
     assert np.asarray(marks.data[-1]).any()
-    link.highlight(np.array([], dtype=np.intp))
-    assert HIGHLIGHT not in viewer.layers
+    # Other selections are shown in the same layer, since napari takes long to remove one.
+    for rows in ([1], [], [0, 1, 2, 3]):
+        link.highlight(np.array(rows, dtype=np.intp))
+        assert viewer.layers[HIGHLIGHT] is marks
+        assert set(LARGE[outlined(viewer, layer) > 0].tolist()) == {1 + row for row in rows}
+
+
+@pytest.mark.parametrize("limit", [2**21, 2**24])
+def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(ids, "MAX_OVERVIEW", limit)
+    read: list[int] = []
+    viewer = ViewerModel()
+    layer = Labels(counting(read), multiscale=False)
+    read.clear()
+    link = link_to(viewer, layer, range(1, 5))
+    assert sum(read) <= LARGE.size
+    read.clear()
+    codes = np.array([0, 1, 2, -1])
+    for _ in range(2):
+        link.color("label", codes, COLORS)
+        link.highlight(np.arange(4))
+        codes = codes[::-1]
+    assert not read
+    drawn = viewer.layers[1]
+    levels = drawn.data if drawn.multiscale else [drawn.data]
+    colors = {2: COLORS[2], 3: COLORS[1], 4: COLORS[0]}
+    for level in levels:
+        step = round(len(LARGE) / len(level))
+        part = drawn.colormap.map(np.asarray(level[: 60 // step, : 60 // step]))
+        image = LARGE[:60:step, :60:step][: len(part), : len(part)]
+        np.testing.assert_array_equal(part, wanted(image, colors))
+    assert sum(read) <= 300**2
 
 
 def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
@@ -449,14 +490,13 @@ def test_marks_show_the_last_selection_and_are_hidden_with_the_layer() -> None:
     viewer.layers[HIGHLIGHT].visible = False
     assert layer.visible
     link.highlight(np.array([2]))
-    assert HIGHLIGHT not in viewer.layers
+    assert not outlined(viewer, layer).any()
 
 
 @pytest.mark.parametrize("make", [points, shapes])
 def test_points_and_shapes_are_marked_and_picked_by_selection(make: Callable[..., Any]) -> None:
     viewer, layer, picked = ViewerModel(), make(), []
-    link = link_to(viewer, layer)
-    link.picked.connect(lambda rows: picked.append(sorted(rows.tolist())))
+    link = link_to(viewer, layer, pick=lambda rows: picked.append(sorted(rows.tolist())))
     link.highlight(np.array([0, 2, 4]))
     assert layer.selected_data == {3, 0}
     link.highlight(NONE)

@@ -102,7 +102,7 @@ def test_columns_of_ids_and_images_are_chosen(
     panel.image_box.setCurrentText("one image")
     assert panel.joined_text.text().startswith("120 cells; 0 without")
     panel.instance_box.setCurrentText("twice")
-    assert panel.message.text().startswith("Column 'twice' gives several cells the same label")
+    assert panel.message.text().startswith("The column 'twice' gives several cells the same label")
     assert panel.joined_text.isHidden()
     assert panel.images_table.isHidden()
     panel.layer_box.setCurrentText("none")
@@ -122,7 +122,7 @@ def test_a_button_corrects_ids_that_are_off_by_one(
     layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
     panel.catalog.refresh()
     assert panel.message.kind == "warning"
-    assert panel.mend_button.text() == "Join by column 'cell_id' +1"
+    assert panel.mend_button.text() == "Join by the column 'cell_id' +1"
     panel.mend_button.click()
     assert panel.message.isHidden()
     assert panel.mend_button.isHidden()

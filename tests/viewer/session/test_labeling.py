@@ -115,7 +115,7 @@ def test_labels_of_a_measured_table_go_to_its_empty_column() -> None:
 def test_cells_of_the_same_name_are_refused() -> None:
     adata = table()
     adata.obs_names = ["a"] * N
-    with pytest.raises(ValueError, match="obs_names_make_unique"):
+    with pytest.raises(ValueError, match="several cells have the same name"):
         Labeling(adata, "mine")
 
 

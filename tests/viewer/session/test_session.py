@@ -111,7 +111,7 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(
     assert labels() == renamed
     session.merge_class("type 1", "T cell")
     assert labels() == [name if name == "type 2" else "T cell" for name in renamed]
-    assert said[-1].startswith("Written to obs['cell_type_relabeled']")
+    assert said[-1].startswith("Written to the column 'cell_type_relabeled'")
     # Each is one step, and the original stays.
     session.undo()
     assert labels() == renamed

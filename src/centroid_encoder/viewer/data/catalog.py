@@ -495,7 +495,7 @@ class Catalog:
         if (column := self.image_column) is not None:
             images = self.table.adata.obs[column].dropna()
             return (
-                f"{cells}; no layer has the name of an image in obs[{column!r}], such as "
+                f"{cells}; no layer has the name of an image in the column {column!r}, such as "
                 f"{name_of(images.iloc[0])}, or most of the ids. Choose the layer of each image."
             )
         if self._tried and all(self._tried.values()):

@@ -222,13 +222,13 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     """
     spatial = numbers(adata.obsm.get("spatial"))
     if spatial is not None and spatial.shape[1] in (2, 3):
-        return 'obsm["spatial"]', spatial[:, ::-1]
+        return "obsm: spatial", spatial[:, ::-1]
     # The centers come before the other places of a cell, such as its brightest pixel.
     found = {axis(name): name for name in adata.obs.columns[::-1] if "box" not in str(name).lower()}
     for wanted in ("zyx", "yx", "012", "01"):
         if set(wanted) <= set(found):
             columns = [found[a] for a in wanted]
-            where = " and ".join(f"obs[{name!r}]" for name in columns[-2:])
+            where = " and ".join(map(repr, columns[-2:]))
             place = numbers(adata.obs[columns])
             return None if place is None else (where, place)
     return None

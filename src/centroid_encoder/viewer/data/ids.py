@@ -27,10 +27,11 @@ MAX_PIXELS_AT_ONCE = 2**22
 
 SIDE_OF_BLOCK = 1024
 """Side in pixels of the blocks in which label images in memory are read."""
-
+MAX_OVERVIEW = 2**24
+"""Largest number of pixels of an overview."""
 
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-"""Attributes of the place of a layer."""
+"""Attributes of the place of a layer, and the events after they have changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,8 @@ class LayerIds:
     """
     checksum: int = 0
     """The `checksum` of the pixels."""
+    overview: NDArray[Any] | None = None
+    """A part of the pixels, in even steps, of a lazy image with large planes; None for others."""
 
     def boxes_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n, 2, ndim) boxes around some labels of the layer."""
@@ -108,25 +111,32 @@ def is_slow(layer: Labels) -> bool:
 def read_ids(layer: CellLayer) -> LayerIds:
     """Read the ids of a layer."""
     if isinstance(layer, Labels):
-        return label_ids(pixels(layer))
+        return label_ids(pixels(layer), with_overview=not layer.multiscale)
     if isinstance(layer, Points):
         return LayerIds("point", np.arange(len(layer.data)), layer.data)
     centers = np.reshape([vertices.mean(axis=0) for vertices in layer.data], (-1, layer.ndim))
     return LayerIds("shape", np.arange(len(layer.data)), centers)
 
 
-def label_ids(image: Any) -> LayerIds:
+def label_ids(image: Any, *, with_overview: bool = False) -> LayerIds:
     """Read the values in a label image, except the background, their centers and their boxes."""
-    lazy = lazily(image)
+    lazy, overview = lazily(image), None
+    has_large_planes = math.prod(image.shape[-2:]) > MAX_PIXELS_AT_ONCE
+    if with_overview and has_large_planes and type(image) is not np.ndarray:
+        step = math.ceil((lazy.size / MAX_OVERVIEW) ** 0.5)
+        overview = lazy[..., ::step, ::step]
     starts = product(*([0, *accumulate(sizes[:-1])] for sizes in lazy.chunks))
-    blocks = (delayed(_runs)(*one) for one in zip(lazy.to_delayed().ravel(), starts, strict=True))
-    found = _summed(pd.concat(da.compute(*blocks)))
+    # Without optimization, each block is read once, also for the overview.
+    parts = lazy.to_delayed(optimize_graph=False).ravel()
+    blocks = (delayed(_runs)(*one) for one in zip(parts, starts, strict=True))
+    overview, *rows = da.compute(overview, *blocks, optimize_graph=False)
+    found = _summed(pd.concat(rows))
     ids = found.index.to_numpy()
     if len(ids) and ids[-1] > np.iinfo(np.int64).max:
         raise ValueError(f"the label {ids[-1]} is too large; labels must be below 2**63")
     n, sums, *ends = np.split(found.to_numpy(), 1 + lazy.ndim * np.arange(3), axis=1)
     boxes = np.stack(ends, axis=1).astype(np.int64)
-    return LayerIds("label", ids.astype(np.int64), sums / n, boxes, checksum(image))
+    return LayerIds("label", ids.astype(np.int64), sums / n, boxes, checksum(image), overview)
 
 
 def _runs(block: ArrayLike, start: tuple[int, ...]) -> pd.DataFrame:

@@ -45,7 +45,8 @@ class Link:
     @property
     def ids_name(self) -> str:
         """Name of the ids in messages."""
-        name = OBS_NAMES if self.id_column == OBS_NAMES else f"obs[{self.id_column!r}]"
+        by_names = self.id_column == OBS_NAMES
+        name = "the names of the cells" if by_names else f"the column {self.id_column!r}"
         return f"{name} {self.shift:+}" if self.shift else name
 
     def make(self, of: LayerIds) -> Join:
@@ -65,7 +66,9 @@ class Link:
         n_obs, rows = len(obs), np.arange(len(obs))
         if self.image is not None:
             if self.image_column not in obs:
-                raise ValueError(f"obs has no column {self.image_column!r}; choose another one")
+                raise ValueError(
+                    f"the table has no column {self.image_column!r}; choose another one"
+                )
             codes, values = pd.factorize(obs[self.image_column])
             wanted = [name_of(value) == name_of(self.image) for value in values]
             rows = np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
@@ -142,7 +145,7 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
             "no column of the table has a usual name for ids, such as cell_id; choose the column"
         )
     if name not in obs and name != OBS_NAMES:
-        raise ValueError(f"obs has no column {name!r}; choose another one")
+        raise ValueError(f"the table has no column {name!r}; choose another one")
     column = (obs[name] if name in obs else obs.index.to_series()).iloc[rows]
     column = column.reset_index(drop=True)
     if isinstance(link.layer, ItemLayer):

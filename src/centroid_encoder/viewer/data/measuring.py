@@ -109,8 +109,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
     if len(units) > 1:
         raise ValueError(
-            f"the labels have several units, {' and '.join(sorted(units))}; set layer.units to the "
-            "same for all, or measure the layers one by one"
+            f"the labels have several units, {' and '.join(sorted(units))}; give all the same "
+            "unit, or measure the layers one by one"
         )
     spacing = {layer.name: tuple(map(float, np.abs(layer.scale[first_axis:]))) for layer in labels}
     # Unicode has two letters for micro.

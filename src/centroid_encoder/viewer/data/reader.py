@@ -56,8 +56,8 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     if places is None:
         raise ValueError(
             f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
-            'obsm["spatial"] nor a two-dimensional embedding. Open it in the Centroid-Encoder '
-            "widget instead, which does not need coordinates"
+            'positions under "spatial" nor a two-dimensional embedding. Open it in the '
+            "Centroid-Encoder widget instead, which does not need coordinates"
         )
     drawn = np.isfinite(places).all(axis=1)
     points = places[drawn]

@@ -16,11 +16,11 @@ from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.theme import get_theme
 from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
-from psygnal import Signal
 from skimage.util import map_array
 
 from centroid_encoder.viewer.data.ids import (
     MAX_PIXELS_AT_ONCE,
+    PLACE,
     SIDE_OF_BLOCK,
     CellLayer,
     ItemLayer,
@@ -39,8 +39,6 @@ SMALL_CELL = 12
 """Below this diameter in pixels of the image, an outline is one pixel wide."""
 MIN_OPACITY = 0.7
 """Least opacity of coloured labels, so that colours can be distinguished over an image."""
-PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
-"""Events of a layer after which the layers that are drawn above it must be moved."""
 EDITING = ("paint", "erase", "fill", "polygon")
 """Modes in which the labels of the active layer are shown in place of the colours of its cells."""
 MAX_TABLE = 2**25
@@ -55,16 +53,18 @@ class LayerLink:
     layers above it and all images; while the colours are seen, the opacity of the Labels layer is
     0. They are hidden while the user edits the labels, and in napari's grid, where each layer has a
     tile of its own. Points and shapes get other face colours, and marked ones are selected in their
-    layer. `join` links the ids of the layer to rows of the table, and can be replaced.
+    layer. `join` links the ids of the layer to rows of the table, and can be replaced. `pick` is
+    called with the rows of the points or shapes that the user selects in the layer.
     """
 
-    picked = Signal(object)
-    """Rows of the points or shapes that the user has selected in the layer."""
-
-    def __init__(self, viewer: ViewerModel, layer: CellLayer, join: Join) -> None:
-        self.viewer = viewer
-        self.layer = layer
-        self.join = join
+    def __init__(
+        self,
+        viewer: ViewerModel,
+        layer: CellLayer,
+        join: Join,
+        pick: Callable[[NDArray[np.intp]], object],
+    ) -> None:
+        self.viewer, self.layer, self.join, self._pick = viewer, layer, join, pick
         self.classes: Labels | None = None
         self.marks: Labels | None = None
         self._shown: Any = None
@@ -87,7 +87,9 @@ class LayerLink:
 
     def close(self) -> None:
         """Restore the look of the layer, and disconnect from it."""
-        self.highlight(np.empty(0, dtype=np.intp))
+        if isinstance(self.layer, ItemLayer):
+            self.highlight(np.empty(0, dtype=np.intp))
+        remove(self.viewer, [self.marks])
         self.uncolor()
         for event, callback in self._callbacks:
             event.disconnect(callback)
@@ -105,8 +107,8 @@ class LayerLink:
         shown = name, codes.tobytes(), list(colors), hollow, n_items, self.join
         if layer not in self.viewer.layers or shown == self._shown:
             return
-        self._shown = shown
         if isinstance(layer, ItemLayer):
+            self._shown = shown
             if is_new:
                 mode = str(layer.face_color_mode)
                 self._before = mode, layer.face_color.copy(), layer.current_face_color
@@ -121,7 +123,9 @@ class LayerLink:
         if hollow is not None:
             of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
         painted = self._painted(codes + 1, None if hollow is None else hollow + 1)
-        self.classes = self._draw(self.classes, painted, [0] * layer.ndim, self._title, of_value)
+        origin = [0] * layer.ndim
+        self.classes = self._draw(self.classes, painted, self._title(name), of_value, origin)
+        self._shown = shown
         self.classes.opacity = max(self._before, MIN_OPACITY)
         self._hide_or_show()
 
@@ -152,25 +156,53 @@ class LayerLink:
             self.layer.selected_data = set(self.join.ids[rows].tolist())
             self._marking = False
             return
-        if not len(rows) or self.layer not in self.viewer.layers:
-            remove(self.viewer, [self.marks])
+        if self.layer not in self.viewer.layers or (self.marks is None and not len(rows)):
             return
+        # napari takes long to remove a layer, so it stays when no cell is selected.
+        nothing = [np.zeros((side,) * self.layer.ndim, dtype=np.uint8) for side in (2, 1)]
+        corner, data = self._outlined(rows) if len(rows) else ([0] * self.layer.ndim, nothing)
+        # napari reads only the visible part of a multiscale image.
+        is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
+        data = data if is_large else data[0]
+        self.marks = self._draw(self.marks, data, HIGHLIGHT, self._outline_colors, corner)
+        self._hide_or_show()
+
+    def _outlined(self, rows: NDArray[np.intp]) -> tuple[list[int], Any]:
+        """Return the first pixel and the levels of an image of the outlines of cells."""
         ids = self.join.ids[rows]
         sizes = np.diff(self.join.of.boxes_of(ids)[..., -2:], axis=1)
         paint = _lookup(ids, 1 + np.arange(len(ids)))
 
-        def outlined(block: ArrayLike, step: int = 1) -> NDArray[np.uint8]:
+        def outlined(block: ArrayLike, step: int) -> NDArray[np.uint8]:
             wide = np.median(sizes) >= SMALL_CELL * step
             return outlines(paint(block), OUTLINE if wide else 1)
 
         box = self.join.of.box(ids, margin=1)
+        levels, first = self._levels, [side.start for side in box]
         if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
-            corner = [side.start for side in box]
-            data: Any = outlined(pixels(self.layer)[box])
-        else:
-            corner, data = [0] * self.layer.ndim, _pyramid(self.layer, outlined)
-        self.marks = self._draw(self.marks, data, corner, HIGHLIGHT, self._outline_colors)
-        self._hide_or_show()
+            window = np.asarray(levels[0][box])
+            return first, [outlined(window, 1), outlined(window[..., ::2, ::2], 2)]
+        while max((last := levels[-1]).shape[-2:]) >= 2 * SIDE_OF_BLOCK:
+            last = last if isinstance(last, np.ndarray) else lazily(last)
+            levels.append(last[..., ::2, ::2])
+        return [0] * self.layer.ndim, [
+            da.map_blocks(
+                outlined,
+                lazily(level),
+                step=round(levels[0].shape[-1] / level.shape[-1]),
+                dtype=np.uint8,
+            )
+            for level in levels
+        ]
+
+    @property
+    def _levels(self) -> list[Any]:
+        """The labels, and smaller images of them if there are any."""
+        data, overview = self.layer.data, self.join.of.overview
+        if self.layer.multiscale:
+            return list(data)
+        is_whole = overview is not None and overview.shape == data.shape
+        return ([] if is_whole else [data]) + ([] if overview is None else [overview])
 
     def stay_on_top(self) -> None:
         """Move the drawn layers above this layer and all images, if the user has moved these."""
@@ -189,14 +221,23 @@ class LayerLink:
         return top
 
     def _draw(
-        self, drawn: Labels | None, data: Any, corner: list[int], name: str, colors: dict[int, Any]
+        self,
+        drawn: Labels | None,
+        data: Any,
+        name: str,
+        colors: dict[int, Any],
+        corner: Sequence[int],
     ) -> Labels:
-        """Show data in a drawn layer, or else in a new one above the cells.
+        """Show an image, or a list of levels, in a drawn layer or in a new one above the cells.
 
         `corner` is the pixel of the layer of the cells where the data begin.
         """
-        is_pyramid = isinstance(data, list)
-        if drawn is not None and drawn.multiscale == is_pyramid:
+        is_multiscale = isinstance(data, list)
+        if drawn is not None and drawn.multiscale == is_multiscale:
+            if is_multiscale:
+                # napari would read the part that it has read of the last pixels.
+                ends = np.array(data[-1].shape) - 1
+                drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
             drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
             drawn.translate = corner
             return drawn
@@ -204,7 +245,7 @@ class LayerLink:
         look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
         place = self._place | {"translate": corner}
         metadata = {DRAWN: True}
-        new = Labels(data, multiscale=is_pyramid, name=name, metadata=metadata, **look, **place)
+        new = Labels(data, multiscale=is_multiscale, name=name, metadata=metadata, **look, **place)
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.
         selection, active = set(layers.selection), layers.selection.active
@@ -273,7 +314,7 @@ class LayerLink:
     def _on_selected(self, _: Any) -> None:
         if not self._marking:
             rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
-            self.picked.emit(rows[rows >= 0])
+            self._pick(rows[rows >= 0])
 
     def _on_items(self, event: Any) -> None:
         """Forget the own colours of points or shapes that the user has removed."""
@@ -282,9 +323,8 @@ class LayerLink:
             gone = [i for i in event.data_indices if i < len(face)]
             self._before = mode, np.delete(face, gone, axis=0), current
 
-    @property
-    def _title(self) -> str:
-        return f"{self.layer.name} · {self._shown[0]}"
+    def _title(self, name: str) -> str:
+        return f"{self.layer.name} · {name}"
 
     def _on_event(self, event: Any) -> None:
         """Follow the layer of the cells, the list of layers, the theme and the grid."""
@@ -298,7 +338,7 @@ class LayerLink:
             for drawn in filter(None, (self.classes, self.marks)):
                 drawn.affine, drawn.units = self._place.values()
         elif own and kind == "name" and self.classes is not None:
-            self.classes.name = self._title
+            self.classes.name = self._title(self._shown[0])
         elif kind in ("active", "enabled") or (own and kind in ("visible", "mode")):
             self._hide_or_show()
         is_seen = kind in ("theme", "inserted", "removed", "reordered", "visible")
@@ -331,7 +371,7 @@ class LayerLink:
         """Replace each label by the value of its row, and labels without a row by 0.
 
         `values`, (n_obs,), are not negative. Labels with the value `hollow` are outlined. Returns
-        an image, or a list of images for a multiscale layer; they are lazy if the layer's data are.
+        an image, or a list of levels; they are lazy if the labels are.
         """
         of_id = values[self.join.joined]
         of_id = of_id.astype(np.min_scalar_type(int(of_id.max(initial=0))))
@@ -347,8 +387,8 @@ class LayerLink:
             lazy = da.map_blocks(painted, lazily(data), dtype=of_id.dtype)
             return lazy.compute() if type(data) is np.ndarray else lazy
 
-        data = self.layer.data
-        return [drawn(level) for level in data] if self.layer.multiscale else drawn(data)
+        levels = [drawn(level) for level in self._levels]
+        return levels if self.layer.multiscale or len(levels) > 1 else levels[0]
 
     def _places(self, rows: NDArray[np.intp]) -> tuple[NDArray[Any], float]:
         """Return (n, ndim) places of cells and the diameter of one cell in pixels of the layer."""
@@ -406,25 +446,6 @@ def outlines(cells: NDArray[Any], width: int) -> NDArray[np.uint8]:
         found[border] = value
         cells = np.where(border, 0, cells)
     return found
-
-
-def _pyramid(
-    layer: Labels, outlined: Callable[[ArrayLike, int], NDArray[np.uint8]]
-) -> list[da.Array]:
-    """Return lazy outlines of a large layer; napari computes the part that is seen."""
-    if layer.multiscale:
-        first = layer.data[0].shape[-1]
-        steps = [round(first / level.shape[-1]) for level in layer.data]
-        levels = [lazily(level) for level in layer.data]
-    else:
-        image = lazily(layer.data)
-        n = max(image.shape[-2:]) // SIDE_OF_BLOCK
-        steps = [2**i for i in range(max(n, 1).bit_length())]
-        levels = [image[..., ::step, ::step] for step in steps]
-    return [
-        da.map_blocks(outlined, level, step=step, dtype=np.uint8)
-        for step, level in zip(steps, levels, strict=True)
-    ]
 
 
 def _colormap(colors: dict[int, Any]) -> DirectLabelColormap:

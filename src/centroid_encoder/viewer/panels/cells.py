@@ -122,10 +122,12 @@ class CellsPanel(QWidget):
         remove(self._viewer, [x for link in gone for x in (link.marks, link.classes)])
         for link in gone:
             link.close()
-        self._links = links = [known.get(key[0]) or LayerLink(self._viewer, *key) for key in wanted]
+        pick = self._session.select
+        self._links = links = [
+            known.get(layer) or LayerLink(self._viewer, layer, join, pick) for layer, join in wanted
+        ]
         for link in links:
             link.join = joins[link.layer]
-            link.picked.connect(self._session.select, unique=True)
         self.why.follow(bool(links))
         viewer = self._viewer
         for callbacks, own in (
@@ -260,8 +262,6 @@ class CellsPanel(QWidget):
 
     def _on_selection(self, zoom: bool = False) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        unmarked = [link.marks for link in self._links if not link.join.joined[chosen].any()]
-        remove(self._viewer, unmarked)
         for link in self._links:
             link.highlight(chosen)
         self._describe()

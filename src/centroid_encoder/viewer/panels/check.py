@@ -34,7 +34,7 @@ def verdict(session: Session) -> tuple[str, str]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         # An `InputError` names the damaged entry of uns; all others come from its values.
         named = isinstance(error, InputError)
-        text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
+        text = sentence(error) if named else f"The stored check is damaged: {error!r}."
         return "", f"{text} Press Check labels to make it again."
     return found, doubts
 

@@ -22,7 +22,7 @@ from centroid_encoder.viewer.data.columns import (
     image_columns,
     may_be_ids,
 )
-from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
+from centroid_encoder.viewer.data.ids import LayerIds, read_ids
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import measured, name_of
 from centroid_encoder.viewer.panels.fields import (
@@ -74,9 +74,9 @@ class DataPanel(QWidget):
         self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
         self.layer_box = Choice("Layer of the cells", tip, catalog.choose_layer)
-        tip = "Column of obs with the id of each cell in the layer"
+        tip = "Column with the id of each cell in the layer"
         self.instance_box = Choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
-        tip = "Column of obs with the image of each cell"
+        tip = "Column with the image of each cell"
         self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable(catalog.show_image)
         self.fold = Fold()
@@ -179,11 +179,10 @@ class DataPanel(QWidget):
 
     def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
         """Read the ids of a layer in a thread."""
-        image = pixels(layer)
 
         def read() -> Future[LayerIds]:
             try:
-                ids.set_result(label_ids(image))
+                ids.set_result(read_ids(layer))
             except Exception as error:  # Reading lazy pixels can raise any error.
                 ids.set_exception(ValueError(str(error)))
             return ids

@@ -42,7 +42,7 @@ class LabelPanel(QWidget):
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
         self.column_line.setToolTip(
-            "Column of obs for the labels: a new name, or a column that was labelled here before"
+            "Column for the labels: a new name, or a column that was labelled here before"
         )
         self.start_button = button("Start labelling", "", self.toggle)
         # A `Message` would keep the height that it needs before the page has its width.

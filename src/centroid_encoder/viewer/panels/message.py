@@ -55,13 +55,15 @@ class Message(QLabel):
 
 FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
 """Advice on parameters: the widget has fields and buttons instead."""
-COLUMN = re.compile(r"\bobs\[('[^']*')\]")
+PART = re.compile(r"\b(obs|uns|obsm|layers)\[(['\"])(.*?)\2\]")
+WORDS = {"obs": "column {!r}", "uns": "result {!r}", "obsm": "obsm: {}", "layers": "layers: {}"}
+"""The parts of an AnnData, as the fields of the widget call them."""
 
 
 def in_words(text: str) -> str:
-    """Return a text in which columns have the names of the fields of the widget."""
+    """Return a text in which parts of an AnnData have the names that the fields give them."""
     text = text.replace("Run ce.tl.centroid_encoder again", "Train again")
-    return COLUMN.sub(r"column \1", text)
+    return PART.sub(lambda part: WORDS[part[1]].format(part[3]), text)
 
 
 def sentence(said: Exception | str) -> str:

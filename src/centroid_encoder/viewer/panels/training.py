@@ -173,7 +173,7 @@ def training_job(table: Table, call: Call) -> Job:
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
-        text = f"obs[{call.label_key!r}] belongs to a result that this run would overwrite"
+        text = f"the column {call.label_key!r} belongs to a result that this run would overwrite"
         raise InputError(f"{text}; choose another column under Classes", "label_key") from error
     if call.function == "cross_validate":
         check = cast("CrossValidation", job)

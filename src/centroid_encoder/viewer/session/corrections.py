@@ -13,8 +13,8 @@ from centroid_encoder.tl._result import Result, read_result
 
 SUFFIX = "_relabeled"
 CHANGED = (
-    "Labels in obs[{!r}] were renamed or removed after this map was trained; press Train for a "
-    "map of the current labels."
+    "Labels in the column {!r} were renamed or removed after this map was trained; press Train for "
+    "a map of the current labels."
 )
 
 
@@ -52,7 +52,7 @@ def has_fractions(column: pd.Series) -> bool:
 def as_categories(column: pd.Series) -> pd.Categorical:
     """Return labels with the categories that `tl.centroid_encoder` gives them."""
     if has_fractions(column):
-        raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
+        raise TypeError(f"the column {column.name!r} holds fractional numbers, not labels")
     if pd.api.types.is_float_dtype(column.dtype):
         column = column.astype("Int64")
     return column.astype("category").array

@@ -28,7 +28,7 @@ from centroid_encoder.viewer.session.journal import (
     read_labels,
 )
 
-CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
+CHANGED = "the column {!r} was changed elsewhere; earlier labelling cannot be undone or redone"
 NEW_COLUMN = "cell_type_by_hand"
 KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
@@ -101,14 +101,14 @@ class Labeling:
         if not column or "/" in column:
             raise ValueError("the column needs a name without '/'")
         if not adata.obs_names.is_unique:
-            raise ValueError("obs_names are not unique; call adata.obs_names_make_unique() first")
+            raise ValueError("several cells have the same name; each needs its own to be labelled")
         there = column in adata.obs
         self._marked = there and mark_key(column) in adata.uns
         is_empty = there and column == UNLABELED and bool(adata.obs[column].isna().all())
         if there and not (self._marked or is_empty):
             raise ValueError(
-                f"obs[{column!r}] has values that were not given by hand, and is not changed; "
-                "choose another name"
+                f"the column {column!r} has values that were not given by hand, and is not "
+                "changed; choose another name"
             )
         if not there or is_empty:
             self._write((), np.full(adata.n_obs, -1))

@@ -245,7 +245,7 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     # Marks a column of predictions.
     mark = f"{column}_by_live_map"
     if column in adata.obs and mark not in adata.uns:
-        raise ValueError(f"there is another column obs[{column!r}] already; rename it first")
+        raise ValueError(f"there is another column {column!r} already; rename it first")
     found, labels = draft.obs[obs_key(DRAFT_KEY, "label")], adata.obs[labeling.column]
     if not (set(found.dropna()) <= set(classes) and draft.obs_names.equals(adata.obs_names)):
         raise ValueError("the live map is older than the classes; wait until it is trained anew")
@@ -265,5 +265,5 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))
     cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())
-    text = f"Written to obs[{column!r}]: {cells}. {n:,} of these labels are by hand."
+    text = f"Written to the column {column!r}: {cells}. {n:,} of these labels are by hand."
     return column, text

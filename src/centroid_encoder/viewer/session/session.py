@@ -463,7 +463,9 @@ class Session:
         """Change labels, and say in which column corrections were written."""
         done = self._change_labels(change)
         if done is not None and done is not self.labeling:
-            where = f"Written to obs[{done.column!r}]; choose it under Classes to train with it."
+            where = (
+                f"Written to the column {done.column!r}; choose it under Classes to train with it."
+            )
             self.say(text + where)
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
@@ -473,7 +475,7 @@ class Session:
         self.say("")
         if not labeling.is_there:
             self.end_labeling()
-            text = f"obs[{labeling.column!r}] was deleted; start labelling again"
+            text = f"the column {labeling.column!r} was deleted; start labelling again"
             self.say(RuntimeError(text), "error")
             return None
         failure = None
