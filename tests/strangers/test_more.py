@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import anndata as ad
@@ -143,3 +144,53 @@ def test_arrays_with_three_axes_and_names_of_axes_are_refused() -> None:
         ce.tl.centroid_encoder(adata, "kind", use_rep="stack")
     with pytest.raises(ValueError, match="channel_axis must be the number of an axis"):
         ce.tl.measure(np.ones((4, 4), int), np.ones((4, 4)), channel_axis="c")
+
+
+@pytest.mark.parametrize("first", ["Inf", "n.d.", "\N{MINUS SIGN}0.5", "0.5 %", '"1,234,567.1"'])
+def test_a_first_row_of_odd_values_is_no_row_of_units(first: str, tmp_path: Path) -> None:
+    rows = [f"c{i},{first if i == 0 else i * 7.25},{'ab'[i % 2]}" for i in range(30)]
+    (tmp_path / "cells.csv").write_text("\n".join(["cell,ratio,type", *rows]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ce.read_table(tmp_path / "cells.csv").n_obs == 30
+
+
+def test_plain_measurements_are_features_without_a_doubt() -> None:
+    names = "t_max|t_half|T max|T_axis|Posterior wall thickness (mm)|NF-Y|Neuropeptide Y|H2A.X|LAT"
+    names += "|STAT3_Y705|TOP1|CX43|sigma_x|sigma_y|Diameter X|Diameter Y|DAPI_x|DAPI_y|CD3_x|CD3_y"
+    names += "|CD8_x|CD8_y|CD4_x|CD4_y|PXL1|Stiffness"
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.uniform(1, 900, N) for name in [*names.split("|"), "x", "y"]})
+    table = table.assign(RawIntDen=rng.lognormal(11, 0.6, N).astype(int))
+    table["Num clusters"], table["FISH 1 Copies"] = rng.poisson(3, (2, N))
+    found = column_roles(table).set_index("column")
+    wrong = found[(found["role"] != "feature") | found["doubt"]].index
+    assert set(wrong) == {"x", "y", "Posterior wall thickness (mm)"}
+    assert found.loc["Posterior wall thickness (mm)", "doubt"]
+
+
+def test_numbers_of_cells_that_were_filtered_are_in_doubt() -> None:
+    kept = np.flatnonzero(np.random.default_rng(0).random(400) < 0.7)
+    table = pd.DataFrame({"Area": np.random.default_rng(1).normal(size=len(kept))})
+    embryo = np.repeat([3, 1, 4, 2, 6, 5, 7], len(kept) // 7 + 1)[: len(kept)]
+    for name, column in [("Nr", kept % 100), ("Zelle", kept % 100), ("Embryo_Number", embryo)]:
+        found = column_roles(table.assign(**{name: column})).set_index("column")
+        assert found.loc[name, "role"] != "feature" or found.loc[name, "doubt"]
+
+
+def test_embeddings_of_more_kinds() -> None:
+    names = "UMAP 1 [a.u.]|UMAP component 1|TSNE dim 1|PaCMAP_1|X_draw_graph_fa_1|NMDS1|NMDS2"
+    assert roles(*names.split("|"), "CE1", "CE2", "object_lat", "object_lon") == {
+        "result", "position",
+    }  # fmt: skip
+
+
+def test_numbers_with_a_unit_are_numbers(tmp_path: Path) -> None:
+    rows = [f"{i * 1.5 + 3} kPa,{i % 3 * 10} uM,\N{EN DASH}{i}.5" for i in range(60)]
+    (tmp_path / "cells.csv").write_text("\n".join(["stiffness,dose,charge", *rows]))
+    adata = ce.read_table(
+        tmp_path / "cells.csv", roles={"charge": "feature", "stiffness": "feature"}
+    )
+    assert adata[:, "charge"].X[1] == -1.5
+    assert adata[:, "stiffness"].X[1] == 4.5
+    assert adata.obs["dose"].nunique() == 3

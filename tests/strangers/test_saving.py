@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ UNWRITABLE: dict[str, Callable[[ad.AnnData], None]] = {
     "uns['ragged']": put("uns", "ragged", [np.zeros((2, 2)), np.zeros((2, 3))]),
     "uns['text']": put("uns", "text", "a\0b"),
     "obs['text']": put("obs", "text", ["a\0b"] * N),
-    "obs['codes']": put("obs", "codes", ["\udc80", *["a"] * (N - 1)]),
+    "uns['codes']": put("uns", "codes", "\udc80"),
     "obs['.']": put("obs", ".", 1),
     "obs['']": put("obs", "", 1),
     "layers['..']": put("layers", "..", np.ones((N, 8))),
@@ -142,13 +143,13 @@ CONVERTED: dict[str, tuple[str, Any, Any]] = {
     "masked": ("uns", np.ma.masked_equal([1.0, 2.0], 2), [1, np.nan]),
     "long double": ("uns", np.ones(2, dtype=np.longdouble), [1, 1]),
     "objects": ("uns", np.array([1, None], dtype=object), [1, np.nan]),
-    "dates": ("uns", DAYS[:1].values, ["2024-01-01T00:00:00.000000000"]),
+    "dates": ("uns", DAYS[:1].values, ["2024-01-01"]),
     "large": ("uns", 2**64, "18446744073709551616"),
     "columns of two levels": ("uns", pd.DataFrame([[1, 2]], columns=TUPLES), [[1, 2]]),
     "rows of two levels": ("uns", pd.DataFrame({"x": [1, 2]}, index=TUPLES), [[1], [2]]),
     "dates of rows": ("uns", pd.DataFrame({"x": [1]}, index=DAYS[:1]), [[1]]),
     "arrow": ("obs", pd.array([1] * N, dtype="int64[pyarrow]"), [1] * N),
-    "arrow dates": ("obs", DAYS.astype("timestamp[ns][pyarrow]"), DAYS.strftime("%Y-%m-%dT%H:%M")),
+    "arrow dates": ("obs", DAYS.astype("timestamp[ns][pyarrow]"), DAYS.strftime("%Y-%m-%d")),
     "large codes": ("obs", pd.Categorical([2**64] * N), ["18446744073709551616"] * N),
     "ids": ("obs", pd.array(DAYS.astype(str), dtype="string"), DAYS.astype(str)),
     "long doubles": ("obs", np.ones(N, dtype=np.longdouble), [1] * N),
@@ -170,8 +171,8 @@ def test_what_the_check_accepts_is_written_and_read(
     save(cells, tmp_path / name)
     found = getattr(read(tmp_path / name), slot)["a|b"]
     found = found.toarray() if sparse.issparse(found) else np.asarray(found)
-    if kind == "arrow dates":
-        found = [day[:16] for day in found]
+    if kind in ("dates", "arrow dates"):  # Their text depends on the version of pandas.
+        found = [day[:10] for day in found]
     np.testing.assert_array_equal(found, np.asarray(expected))
 
 
@@ -190,3 +191,15 @@ def test_two_columns_of_one_name_are_named(cells: ad.AnnData) -> None:
     for function in (check_writable, writable):
         with pytest.raises(ValueError, match="have one name in a file; rename or drop"):
             function(cells)
+
+
+@pytest.mark.parametrize(
+    "values", [[10, 9, 100], [1.5, None, 3], [Decimal("1.5"), Decimal(2), None], [2**70, 1, 2]]
+)
+def test_numbers_in_a_column_of_objects_stay_numbers(values: list[Any], tmp_path: Path) -> None:
+    obs = pd.DataFrame({"x": pd.Series(values, ["a", "b", "c"], dtype=object)})
+    adata = ad.AnnData(np.ones((3, 1)), obs=obs)
+    check_writable(adata)
+    writable(adata).write_h5ad(tmp_path / "new.h5ad")
+    found = ad.read_h5ad(tmp_path / "new.h5ad").obs["x"]
+    assert [None if pd.isna(x) else float(x) for x in found] == [x and float(x) for x in values]

@@ -183,3 +183,13 @@ def test_what_cannot_be_read_for_sure_is_named(tmp_path: Path) -> None:
     assert "'a' has no plain decimal mark" in texts
     assert "'size' is text, since its units differ: mm, µm" in texts
     assert_allclose(adata[0].X, [[1, 1.25]])
+
+
+def test_long_ids_beside_a_missing_value_stay_different(tmp_path: Path) -> None:
+    first = 2_594_000_000_000_000_001
+    rows = [f"{'' if i == 7 else first + i * 3},{i * 13 % 17 * 1.7},{i % 5}e20" for i in range(30)]
+    (tmp_path / "cells.csv").write_text("\n".join(["EntityID,Area,Large", *rows]))
+    adata = ce.read_table(tmp_path / "cells.csv")
+    ids = [int(x) for x in adata.obs["EntityID"].dropna()]
+    assert ids == [first + i * 3 for i in range(30) if i != 7]
+    assert adata.var_names.tolist() == ["Area", "Large"]

@@ -64,18 +64,20 @@ PLAIN_WORDS = ID_WORDS | {
 }  # fmt: skip
 """Words that do not change what a column of groups or classes holds."""
 SURENESS = {"confidence", "prob", "proba", "probability"}
-OUTPUT_WORDS = SURENESS | {"classify", "pred", "predicted", "prediction"}
+OUTPUT_WORDS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
 """First words of the names of what a classifier writes."""
 MEASURE_WORDS = {
-    "area", "children", "count", "counts", "delta", "displacement", "distance", "dots", "duration",
-    "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median", "min", "n",
-    "neighbors", "num", "number", "puncta", "size", "spots", "sum", "total", "transcripts",
-    "volume", "width",
+    "area", "children", "copies", "count", "counts", "delta", "displacement", "distance", "dots",
+    "duration", "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median",
+    "min", "n", "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum", "total",
+    "transcripts", "volume", "width",
 }  # fmt: skip
-"""A column of whole numbers with one of these words is a measurement, however regular."""
+"""A column with one of these words is a measurement, unless its values number the rows."""
 MOTION_WORDS = {
-    "acc", "acceleration", "angle", "axis", "direction", "drift", "gradient", "gyro", "moment",
-    "moments", "normal", "orientation", "scale", "shift", "speed", "std", "velocity",
+    "acc", "acceleration", "angle", "axis", "deviation", "diameter", "direction", "drift", "flow",
+    "force", "fwhm", "gradient", "gyro", "moment", "moments", "normal", "orientation", "polarity",
+    "radius", "scale", "sd", "shift", "sigma", "skewness", "speed", "std", "strain", "uncertainty",
+    "var", "variance", "velocity",
 }  # fmt: skip
 """Measurements that have an axis, and are no positions."""
 PLACE_WORDS = {
@@ -98,17 +100,27 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
 }  # fmt: skip
 """Words in the names of columns of positions, in addition to the axis."""
 AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
-AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y", "lon": "x", "lat": "y"}
-ALONE = {"x", "y", "z", "t", "left", "right", "top", "bottom", "lon", "lat"}
+AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y"}
+"""The words that are axes, and the axis of each."""
+PAIRS = {"x", "y"}, {"top", "left"}, {"lat", "lon"}
+"""Axes that belong together."""
+UNSURE = {"top", "left", "bottom", "right", "lat", "lon"}
+"""Axes that are positions in pairs only; LAT, for example, is a gene."""
+ALONE = {"x", "y", "z", "t"} | UNSURE
 """Axes that need no other word."""
 GLUED = re.compile(r"([xyz])(abs|px|pix|min|max|pos|loc|m|start|end)|(pos|b|c)([xyz])")
+"""An axis and a word of positions without a space between them."""
 WHOLE_WORDS = {"m": "mass", "b": "bounding", "c": "cg"}
-COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "mds")
+"""Meanings of letters beside an axis, as in XM, BX and CX."""
+EMBEDDINGS = "umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph"
+"""Names of methods whose results are no measurements."""
+COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "ica", "mds", "nmds", "pco", "fa", "fdl", "ce")
 """Names of numbered components; a lone one, such as PCA3, is a gene or a measurement."""
 NO_GENES = {
     "barcode", "batch", "celltype", "cluster", "condition", "donor", "fov", "group", "image",
     "leiden", "louvain", "patient", "phenotype", "plate", "sample", "treatment", "well",
 }  # fmt: skip
+"""Words that are in names of codes, and in no name of a gene."""
 SEVERAL = {
     "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
     "skeleton", "spot", "vertex",
@@ -168,8 +180,8 @@ def _place(name: object) -> tuple[str, tuple[str, ...], bool]:
         rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is a number in R, and X-12345 a metabolite.
     if len(rest) == 1 and name != "T":
         word = parts[rest[0]]
-        if word in ALONE or (word.isdigit() and WORDS_BEFORE_NUMBERS & set(parts)):
-            return AXES.get(word, word), others(rest[0]), True
+        if word in ALONE or (word.isdigit() and (WORDS_BEFORE_NUMBERS - {"pxl"}) & set(parts)):
+            return word, others(rest[0]), True
     letters = [i for i, word in enumerate(parts) if word in ("x", "y")]
     is_other = "by" in words(name) or (MEASURE_WORDS | MOTION_WORDS) & set(parts)
     if len(letters) == 1 and not is_other:
@@ -249,7 +261,7 @@ def _values(column: pd.Series) -> np.ndarray:
 
 
 def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
-    """Return the role and the reason, which are empty where the name says nothing."""
+    """Return the role and the reason, which are empty for other names; "?" is a doubt."""
     parts, plain = words(name), re.sub(r"[\W_]", "", name).lower()
     bare = [word for word in parts if word not in PLAIN_WORDS]
     if not column.notna().any():
@@ -259,7 +271,8 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
         return ("class", "") if is_class else ("text", "no numbers")
     if "".join(bare) in TIMES:
         return "image", "a time by its name"
-    if re.search(r"(umap|t.?sne|visne|phate|isomap)\w*[ _.-]?(\d+|[xy])$", name.lower()):
+    is_embedded = re.search(rf"({EMBEDDINGS})\w*[ _.-]?(\d+|[xy])$", name.lower())
+    if is_embedded or (re.search(EMBEDDINGS, name.lower()) and parts[1:]):
         return "result", "a place in an embedding by its name"
     if "pseudotime" in plain or plain.endswith("latenttime"):
         return "result", "an order of cells by its name"
@@ -281,11 +294,15 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
     if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS | LEVEL_WORDS):
         return "image", "an image or a group by its name"
     named = [word for word in bare if not word.isdigit()]
+    if named and named[-1] == "clusters" and {"n", "num", "number", "nb"} & set(parts):
+        return "", ""
     if named and (named[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
         return "class", "a class by its name"
     is_other = {"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)
     if is_other or parts[:2] == ["id", "of"]:
         return "id", "an id by its name"
+    if parts and set(parts) <= ID_WORDS | {"n", "numéro", "nº"}:
+        return "?", "an id by its name"
     for before, word in itertools.pairwise(parts):
         if word not in ID_WORDS or "numberof" in plain or "skeletonnumber" in plain:
             continue
@@ -299,29 +316,38 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
 
 
 def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
-    """Return the roles of positions and of components, which come as pairs such as x and y."""
+    """Return roles and reasons of positions and components, which come in pairs such as x and y.
+
+    The role "?" is a doubt.
+    """
     found: dict[str, tuple[str, str]] = {}
     places = {name: _place(name) for name, column in columns.items() if is_number(column)}
     places = {name: place for name, place in places.items() if place[0]}
     axes: defaultdict[tuple[tuple[str, ...], bool], set[str]] = defaultdict(set)
     for own, others, is_known in places.values():
         axes[others, is_known].add(own)
-    pairs = {key for key, x in axes.items() if {"x", "y"} <= x or sum(map(str.isdigit, x)) > 1}
+    paired = {name for name, (own, *_) in places.items() if _is_paired(own, axes[places[name][1:]])}
+    # pandas adds x and y to many names when it merges tables.
+    is_merged = len({places[name][1] for name in paired if not places[name][2]}) > 3
     sure = {
-        name for name, x in places.items() if x[2] and (x[1:] in pairs or SURE.search(name.lower()))
+        name
+        for name, (own, _, is_known) in places.items()
+        if is_known and (name in paired or (own not in UNSURE and SURE.search(name.lower())))
     }
     for name, (own, others, is_known) in places.items():
-        is_pair = (others, is_known) in pairs
-        ends = name[-1].isdigit()
+        is_pair = name in paired
+        is_bare, ends = len(others) == 1, name[-1].isdigit()
+        if own == "t" and not (is_pair or {"nd", "position"} & set(others)):
+            continue
         # Beside x and y, the name of another axis is no measurement, unless it is one letter.
-        is_other = len(others) > 1 and not ends and (sure or own == "t")
+        is_other = own not in UNSURE and not (is_bare or ends) and (sure or own == "t")
         is_sure = name in sure or (is_known and is_other)
         if is_sure and own in ("x", "y") and _has_few(columns[name]):
             found[name] = "?", "few positions"
         elif is_sure:
             what = ("image", "a time") if own == "t" else ("position", "a position")
             found[name] = what[0], f"{what[1]} by its name"
-        elif is_pair or sure or (is_known and not ends):
+        elif (is_pair and not is_merged) or (is_known and not ends and own not in UNSURE):
             found[name] = "?", "an axis by its name"
     for start in COMPONENTS:
         matches = {x: re.fullmatch(rf"(?:.*_)?{start}[ _.-]?(\d\d?)", x.lower()) for x in columns}
@@ -331,6 +357,13 @@ def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
             role = "result" if 2 in numbers else "?"
             found |= dict.fromkeys(numbered, (role, "a place in an embedding by its name"))
     return found
+
+
+def _is_paired(own: str, axes: set[str]) -> bool:
+    """Return whether an axis is one of those that belong together, such as x and y."""
+    if own.isdigit():
+        return sum(map(str.isdigit, axes)) > 1
+    return any(pair <= axes for pair in PAIRS if own in pair | {"z", "t"})
 
 
 def _has_few(column: pd.Series) -> bool:
@@ -347,7 +380,7 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
     from_zero = {name for name in left if columns[name].min() == 0}
     # The columns of counts of genes are alike: many cells have none of a gene.
     is_matrix = len(left) > 4 and 2 * len(from_zero) > len(left)
-    n_short = sum(len(words(name)) < 3 for name in left)
+    n_short = sum(re.search(r"[\s_]", name) is None for name in left)
     is_matrix = is_matrix or (len(left) > 100 and n_short > 0.9 * len(left))
     is_counts = is_matrix and 2 * len(whole) > len(left)
     if is_matrix:
@@ -386,17 +419,22 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         runs = runs and bool(sizes.min() >= 3 if name in whole else len(sizes) > is_matrix * n / 2)
         unlike = few and len(sizes) < typical / 2 and not (is_counts and len(left) >= 20)
         is_unique = len(sizes) == n >= 20 and name in whole
-        is_unique = is_unique and (not is_measure or np.ptp(values) == n - 1)
+        # Sums of intensities are unique, too, and lie far from each other.
+        is_dense = is_unique and bool(np.ptp(values) < 10 * n or values.min() > 2**31)
+        is_unique = is_dense and (not is_measure or bool(np.ptp(values) == n - 1))
+        rises = n >= 20 and name in whole and bool((steps > 0).mean() > 0.9)
+        # Cells of one embryo, for example, stand together.
+        stays = few and n >= 20 and bool((steps == 0).mean() > max(0.8, sizes.max() / n + 0.2))
         if twin is not None and not is_measure:
             role = found[twin][0]
             role = role if role in ("id", "image", "position") else "class"
             found[name] = role, f"says the same as {twin!r}"
         elif runs and few and name in whole and not (is_counts or is_measure):
             found[name] = "image", "whole numbers that run with the rows"
-        elif runs or twin is not None:
-            found[name] = "", "numbers that run with the rows" if runs else f"equals {twin!r}"
+        elif runs or rises or twin is not None:
+            found[name] = "", f"equals {twin!r}" if twin else "numbers that run with the rows"
             doubts.add(name)
-        elif name in whole and ((unlike and not is_measure) or is_unique):
+        elif name in whole and ((unlike and not is_measure) or is_unique or stays):
             found[name] = "", f"{'unique' if is_unique else 'few'} whole numbers"
             doubts.add(name)
     return {name for name in doubts if not found[name][0]}

@@ -31,8 +31,11 @@ NO_VALUE = re.compile(
 )
 """What stands in the place of a number that does not exist."""
 UNIT = re.compile(r"(?<=[\d.])\s*(%|[pnµμumck]?m\S*|px\S*|pixels?\S*)$")
+"""A unit behind a number in a cell."""
 MAX_CLASSES = 50
 """A column of at most so many whole numbers and words, most of them repeated, is text."""
+LARGEST = 2**53
+"""The largest whole number up to which floats hold each one."""
 GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")
 """A number that may have marks between thousands."""
 NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
@@ -79,19 +82,27 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     # pandas takes 1.234 for a fraction, also beside 850.
     columns = enumerate(zip_longest(*(row for row, _, _ in body), fillvalue=""))
     grouped = [i for i, cells in columns if not decimal and _has_thousands(cells, ".")]
-    stream.seek(header_end)
-    try:
-        frame = pd.read_csv(
+
+    def read(texts: Sequence[int]) -> pd.DataFrame:
+        stream.seek(header_end)
+        return pd.read_csv(
             stream,
             sep=separator,
             header=None,
             names=range(n_fields),
             decimal=decimal or ".",
-            dtype=dict.fromkeys(grouped, str),
+            dtype=dict.fromkeys(texts, str),
             keep_default_na=False,
             na_values=MISSING,
             low_memory=False,
         )
+
+    try:
+        frame = read(grouped)
+        # Ids beside a missing value are read as floats, which round long ones.
+        floats = frame.select_dtypes(float).abs().max()
+        if long := floats.index[floats > LARGEST].tolist():
+            frame = read([*grouped, *long])
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
         if not found:
@@ -186,7 +197,7 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
     # Rows of units or descriptions have text in the columns of numbers.
     while columns and n < len(rows) and not numeric[n]:
         cells = [rows[n][i] for i in columns if i < len(rows[n])]
-        if sum(cell not in MISSING and cell[0] not in "#<>" for cell in cells) <= len(columns) / 2:
+        if sum(not _is_value(cell) for cell in cells) <= len(columns) / 2:
             break
         n += 1
     if n > 1 and len(rows[1]) == len(first) and len(set(first)) <= 0.75 * len(first):
@@ -195,8 +206,16 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
     return first, n
 
 
+def _is_value(cell: str) -> bool:
+    """Return whether a cell holds a number in any notation, or stands for a missing one."""
+    if cell in MISSING or cell[0] in "#<>" or re.fullmatch("(?i)[-+]?inf(inity)?", cell):
+        return True
+    is_gap = NO_VALUE.fullmatch(cell) and not re.search(r"[%\[(]", cell)
+    return bool(is_gap) or numbers(pd.Series([cell]), "")[0] is not None
+
+
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
-    """Return the decimal mark of the file, or an empty text if no number tells it."""
+    """Return the decimal mark of the file, or an empty text if no number shows it."""
     cells = " ".join(cell for row in rows for cell in row if "," in cell or "." in cell).split(" ")
     counts = {}
     for mark in ".,":
@@ -231,6 +250,7 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
             notices.append(f"column {name!r} {doubt}")
         if found is not None:
             wrong += [f"{text!r} in {name!r}" for text in texts[found.isna()]]
+            found = found.astype("Int64") if found.dtype.kind == "i" else found
         columns[name] = (texts if found is None else found).reindex(column.index)
     if wrong:
         verb = "values became" if wrong[1:] else "value became"
@@ -244,9 +264,13 @@ def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:
     Texts are no numbers if most of them are words, if they have several units, or if they are
     classes.
     """
-    texts = texts.str.replace("\N{MINUS SIGN}", "-")
+    texts = texts.str.replace("^[\N{MINUS SIGN}\N{EN DASH}](?=[0-9.,])", "-", regex=True)
     units = texts.str.extract(UNIT, expand=False).dropna().unique()
     plain = texts.str.replace(UNIT, "", regex=True)
+    suffixes = texts.str.extract(r"^[-+]?\d[\d.,]*\s*([^\d\s.,:;_-].*)$", expand=False)
+    # A few texts such as "24 h" are names of classes.
+    if suffixes.notna().all() and suffixes.nunique() == 1 and texts.nunique() > MAX_CLASSES:
+        plain = texts.str.removesuffix(suffixes.iloc[0]).str.strip()
     plain = plain.str.replace(r"(?<=\d)[\s'’](?=\d{3})", "", regex=True)
     point, comma = _read(plain, ",", "."), _read(plain, ".", ",")
     n_more, doubt = comma.count() - point.count(), ""

@@ -66,7 +66,7 @@ def check_writable(adata: AnnData) -> None:
 def _parts(adata: AnnData, without: Collection[str]) -> dict[str, Any]:
     """Return the parts of an AnnData in forms that anndata can write."""
     parts = {name: getattr(adata, name) for name in ("obs", "var", *MAPPINGS)}
-    parts["layers"] = {name: x for name, x in adata.layers.items() if name is not None}
+    parts["layers"] = {name: adata.layers[name] for name in adata.layers if name is not None}
     if not adata.isbacked:
         parts["X"] = adata.X
     if (raw := adata.raw) is not None:
@@ -177,6 +177,8 @@ def _column_forms(column: pd.Series) -> Iterator[Any]:
         kind = pd.api.types.infer_dtype(column, skipna=True)
         if kind == "boolean":
             yield column.astype("boolean").array
+        elif kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+            yield pd.to_numeric(column).array
         elif kind == "mixed" and column.map(lambda x: isinstance(x, NESTED)).any():
             return
     yield column.values
