@@ -175,7 +175,7 @@ class Layout:
         share = (rankdata(far) / len(far) + (far - far.min()) / max(np.ptp(far), 1e-9)) / 2
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = (room[i] + room[j]) / 2 + np.linalg.norm(room) * share
-        circle = _circle(n_classes, n_components)
+        circle = _circle(np.square(room), n_components)
         positions = _multidimensional_scaling(wanted + wanted.T, circle)
         if n_components == 1:
             # Scaling to one dimension has many local minima; use only the order of its result.
@@ -381,13 +381,14 @@ def _signed(vectors: Doubles) -> Doubles:
     return vectors * np.where(largest < 0, -1, 1)
 
 
-def _circle(n: int, n_components: int) -> Doubles:
-    """(n, m) points in their order: on a line, on a circle, or on a circle that is bent."""
-    steps = np.arange(n)[:, None]
-    waves = [np.cos(2 * np.pi * steps / n), np.sin(2 * np.pi * steps / n)]
-    for i in range(2, n_components + 1):
-        waves += [np.cos(2 * np.pi * i * steps / n), np.sin(2 * np.pi * i * steps / n)]
-    return np.hstack(waves[:n_components]) if n_components > 1 else 2 * steps / n - 1
+def _circle(arcs: Doubles, n_components: int) -> Doubles:
+    """(M, m) points in the middle of (M,) arcs: of a line, a circle, or a circle that is bent.
+
+    Beside large arcs, a small one moves the other points little.
+    """
+    angles = (2 * np.pi * (np.cumsum(arcs) - arcs / 2) / arcs.sum())[:, None]
+    waves = [wave(i * angles) for i in range(1, n_components + 1) for wave in (np.cos, np.sin)]
+    return np.hstack(waves[:n_components]) if n_components > 1 else angles - np.pi
 
 
 def _turned(points: Doubles, target: Doubles, weights: Doubles) -> Doubles:
