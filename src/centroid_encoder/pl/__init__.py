@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from centroid_encoder.pl._history import history
     from centroid_encoder.pl._permutation_test import permutation_test
     from centroid_encoder.pl._reliability import reliability
-    from centroid_encoder.pl._voronoi import voronoi
+    from centroid_encoder.pl._voronoi import regions, voronoi
 
 __all__ = [
     "calibration",
@@ -21,7 +21,10 @@ __all__ = [
     "confusion",
     "history",
     "permutation_test",
+    "regions",
     "reliability",
     "voronoi",
 ]
-__getattr__, __dir__ = lazy(__name__, {name: f"_{name}" for name in __all__})
+__getattr__, __dir__ = lazy(
+    __name__, {name: f"_{name}" for name in __all__} | {"regions": "_voronoi"}
+)
