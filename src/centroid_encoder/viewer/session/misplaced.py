@@ -107,7 +107,7 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()
     if session.editable is not None:
-        is_open &= ~np.isin(rows, session.editable.confirmed)
+        is_open = is_open & ~np.isin(rows, session.editable.confirmed)
     if not is_open.all():
         summary += f" Decided: {int((~is_open).sum()):,}."
     cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
