@@ -15,7 +15,7 @@ PUBLIC = {
     },
     "pl": {
         *("calibration", "composition", "confusion", "history", "permutation_test"),
-        *("reliability", "voronoi"),
+        *("regions", "reliability", "voronoi"),
     },
     "viewer": {"CentroidEncoderWidget", "open"},
 }

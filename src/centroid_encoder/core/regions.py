@@ -89,13 +89,15 @@ def blended_colors(
     (`Layout.distances`) with (M, m) centers: of one class near its center, of two at their border.
     Not squared, the odds of many classes would make the middle grey. A center of NaN has no weight.
     """
-    there = np.isfinite(centers).all(axis=1)
-    layout, colors = Layout(centers[there].astype(np.float64)), colors[there]
+    there = np.flatnonzero(np.isfinite(centers).all(axis=1))
+    # If centers are equal, the first has the region.
+    positions, first = np.unique(centers[there], axis=0, return_index=True)
+    layout, colors = Layout(positions.astype(np.float64)), colors[there[first]]
     parts = []
     for part in _pixels(box, resolution):
         weights = np.exp(-2 * np.square(layout.distances(part[:, : centers.shape[1]])))
         parts.append(weights @ colors / weights.sum(axis=1, keepdims=True))
-    return np.concatenate(parts).reshape(resolution, resolution, 3)
+    return np.concatenate(parts).reshape(resolution, resolution, colors.shape[1])
 
 
 def _pixels(box: Box, resolution: int) -> list[NDArray[np.float32]]:

@@ -275,29 +275,35 @@ def regions(
     regions: Drawn = "soft",
     palette: Palette | None = None,
     ax: Axes | None = None,
-) -> Axes:
-    """Draw the regions of the classes alone, beneath what other plots draw.
+    show: bool = False,
+    save: Save = None,
+    dpi: float | None = None,
+) -> Axes | None:
+    """Draw the regions of the classes alone, for the points of other plots.
 
-    The axes get the limits and the title of a panel of `voronoi`, and keep them:
+    The axes have the limits of a panel of `voronoi`, and keep them:
     ``sc.pl.embedding(adata, "ce", ax=ce.pl.regions(adata))`` draws its points on the regions.
 
     Parameters
     ----------
-    adata, key, regions, palette
+    adata, key, regions, palette, save, dpi
         As in `voronoi`.
     ax
         Axes to draw on. Default: those of a new figure.
+    show
+        Show the figure and return None.
 
     Returns
     -------
-    Axes
-        The axes.
+    Axes | None
+        The axes; None if they were shown.
 
     Raises
     ------
-    KeyError, ValueError
+    KeyError, ValueError, OSError
         As in `voronoi`.
     """
+    path = check_save("regions", save, dpi, own=ax is None)
     result = _result.read_result(adata, key)
     _regions.check_drawn(result, regions)
     if result.embedding.shape[1] != 2:
@@ -309,7 +315,7 @@ def regions(
     of_class = [colors[name] for name in result.classes]
     RegionPatches(adata, result, regions, limits, of_class).draw(target)
     store_colors(adata, result, colors)
-    return target  # type: ignore[no-any-return]
+    return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
 @dataclass(frozen=True)
@@ -408,6 +414,7 @@ def _set_panel(
     name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
     ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
+    ax.set_axisbelow(False)  # Nothing between regions and points, which thus are one raster.
     if not frameon:
         ax.set_axis_off()
 
