@@ -14,7 +14,7 @@ PUBLIC = {
         *("mislabeled", "misplaced", "suggest", "telling_features"),
     },
     "pl": {
-        *("calibration", "composition", "confusion", "history", "permutation_test"),
+        *("calibration", "composition", "confusion", "history", "interactive", "permutation_test"),
         *("regions", "reliability", "voronoi"),
     },
     "viewer": {"CentroidEncoderWidget", "open"},

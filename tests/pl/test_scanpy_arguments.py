@@ -93,7 +93,6 @@ def test_variables_by_symbol(adata: ad.AnnData, variable: dict[str, Any]) -> Non
 @pytest.mark.parametrize("groups", ["d2", ["d3", "d1"]])
 def test_groups_and_the_colour_of_other_cells(adata: ad.AnnData, groups: Any) -> None:
     ours, theirs = both(adata, color="donor", groups=groups, na_color="#abcdef")
-    # Of scanpy's figure, the legend has points without a place.
     assert by_color(ours) == by_color(theirs)
 
 

@@ -1,7 +1,7 @@
 """Places in the plane: the expected position of each sample, plus its scatter.
 
-- Each class has a position. As far as possible, classes whose centroids are closer have closer
-  positions.
+- Each class has a position. Classes with similar centroids lie near each other, and classes with
+  more samples have more room.
 - A sample lies at the mean of these positions, weighted by the probabilities of the classes: at the
   position of its class if it is certain, and on the border between two classes of even odds.
 - Its scatter is added: its leading components within each class, weighted by the same

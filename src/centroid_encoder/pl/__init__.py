@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from centroid_encoder.pl._composition import composition
     from centroid_encoder.pl._confusion import confusion
     from centroid_encoder.pl._history import history
+    from centroid_encoder.pl._interactive import interactive
     from centroid_encoder.pl._permutation_test import permutation_test
     from centroid_encoder.pl._reliability import reliability
     from centroid_encoder.pl._voronoi import regions, voronoi
@@ -20,6 +21,7 @@ __all__ = [
     "composition",
     "confusion",
     "history",
+    "interactive",
     "permutation_test",
     "regions",
     "reliability",
