@@ -45,6 +45,11 @@ test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of t
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)
 
+notebook: $(ENV)  ## Try the interactive map in JupyterLab and a browser
+	@$(PIP) install -qq --group notebook -c constraints.txt
+	@command -v chromium >/dev/null || { $(call apt-get,chromium,a browser); }
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/pl/test_interactive.py -v -rs $(ARGS)
+
 # Slower than `make test` by half, since each line that runs is noted.
 coverage: screen  ## Run the tests and say which lines they never reach
 	@$(PIP) install -qq --group coverage -c constraints.txt
@@ -100,7 +105,7 @@ constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
 	@build/pins/bin/python -m pip install -qq --upgrade pip
 	@build/pins/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
-	@build/pins/bin/python -m pip install -qq --editable '.[napari,parquet]' --group dev \
+	@build/pins/bin/python -m pip install -qq --editable '.[napari,notebook,parquet]' --group dev \
 	  --group coverage --group release
 	@{ grep '^#' constraints.txt; \
 	   build/pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
@@ -120,13 +125,13 @@ $(ENV): pyproject.toml constraints.txt
 	@$(PIP) install -qq --upgrade pip -c constraints.txt
 	@$(PIP) install -qq torch -c constraints.txt
 	@echo 'Installing centroid-encoder and its development tools, a minute or two ...'
-	@$(PIP) install -qq --editable '.[napari,parquet]' --group dev -c constraints.txt
+	@$(PIP) install -qq --editable '.[napari,notebook,parquet]' --group dev -c constraints.txt
 	@touch $@
 	@echo 'Ready: $(FOLDER)'
 else
 # uv installs the lowest versions, which pip cannot; the packages of the tests are then the newest.
 # On Linux, UV_TORCH_BACKEND=cpu avoids the far larger PyTorch for GPUs.
-UV := $(BIN)/python -m uv pip install --python $(BIN)/python --editable '.[napari,parquet]'
+UV := $(BIN)/python -m uv pip install --python $(BIN)/python --editable '.[napari,notebook,parquet]'
 UV_pinned := $(UV) --group test --constraint constraints.txt
 UV_newest := $(UV) --group test
 UV_floors := $(UV) --resolution lowest-direct && $(UV) --group test

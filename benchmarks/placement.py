@@ -31,6 +31,11 @@ are not repeated. Prints for each data set and method, as means over the draws:
 - area: share of the 30 × 30 squares of the plane that contain any of 1,000 training samples;
 - sizes: standard deviation over the classes of log(spread in the plane / spread in the inputs); 0
   means that all classes are drawn to the same scale;
+- room: share of the plane, within 99 % of the training samples, that lies in the Voronoi cells of
+  the largest classes, which have at least 80 % of the training samples together;
+- halves: disparity between the class means in the plane of two trainings, each with one half of the
+  training samples. Classes have the square roots of their sizes as weights, and one picture may be
+  moved and scaled, but not turned or mirrored (not with `--every`);
 - seeds: Procrustes disparity of the embeddings of the test samples by two trainings with different
   seeds (not with `--every`);
 - wrong found, with `--flipped`: share of the wrong labels whose samples lie in another Voronoi cell
@@ -96,7 +101,7 @@ KEYS = ("set", "method", "draw")
 """Columns that identify a draw."""
 COLUMNS = (
     *("decision", "cells", "neighbours", "trust", "continuity", "trust within"),
-    *("continuity within", "border", "order", "edge", "area", "sizes", "seconds"),
+    *("continuity within", "border", "order", "edge", "area", "sizes", "room", "seconds"),
 )
 """Columns of measures in the file."""
 HEADINGS = {
@@ -221,7 +226,9 @@ def evaluate(
     found["cells"] = 100 * (nearest_center(test, centers) != y_test).mean()
     found["neighbours"] = 100 * (knn_predict(train, given, test) != y_test).mean()
     found |= picture(inputs, given, train, inputs_test, y_test, test)
+    found["room"] = room(train, given, centers)
     if stability:
+        found["halves"] = halves(name, method, X, given, X_test, seed, class_weight)
         again = placed(name, method, X, given, X_test, seed + 100, class_weight)[1]
         found["seeds"] = procrustes(test, again)[2]
     if flipped and model is not None:
@@ -290,6 +297,34 @@ def picture(
     ]
     found["sizes"] = float(np.std(spreads))
     return found
+
+
+def room(train: Array, y: Codes, centers: Array) -> float:
+    """Return the share of the plane that belongs to the classes of most training samples."""
+    sizes = np.bincount(y, minlength=len(centers))
+    order = np.argsort(-sizes, kind="stable")
+    largest = order[: 1 + np.searchsorted(sizes[order].cumsum(), 0.8 * sizes.sum())]
+    low, high = np.quantile(train, [0.005, 0.995], axis=0)
+    sides = np.linspace(low, high, 200).T
+    squares = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    return float(np.isin(nearest_center(squares, centers), largest).mean())
+
+
+def halves(
+    name: str, method: str, X: Array, y: Codes, X_test: Array, seed: int, class_weight: Any
+) -> float:
+    """Return how much the class means differ between pictures of two halves of the samples."""
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(y)), 2)
+    weights, pictures = np.sqrt(np.bincount(y)), []
+    for part in parts:
+        train = placed(name, method, X[part], y[part], X_test, seed, class_weight)[0]
+        pictures.append(class_centers(train, y[part], len(weights)))
+    there = np.isfinite(pictures).all(axis=(0, 2))
+    weights = (weights * there / weights[there].sum())[there][:, None]
+    for i, means in enumerate(pictures):
+        means = means[there] - (weights * means[there]).sum(axis=0)
+        pictures[i] = means / np.sqrt((weights * np.square(means)).sum())
+    return float((weights * np.square(pictures[0] - pictures[1])).sum() / 2)
 
 
 def _kept(inputs: Array, places: Array) -> tuple[float, float]:

@@ -14,8 +14,8 @@ PUBLIC = {
         *("mislabeled", "misplaced", "suggest", "telling_features"),
     },
     "pl": {
-        *("calibration", "composition", "confusion", "history", "permutation_test"),
-        *("reliability", "voronoi"),
+        *("calibration", "composition", "confusion", "history", "interactive", "permutation_test"),
+        *("regions", "reliability", "voronoi"),
     },
     "viewer": {"CentroidEncoderWidget", "open"},
 }

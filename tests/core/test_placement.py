@@ -5,11 +5,13 @@ from __future__ import annotations
 import anndata as ad
 import numpy as np
 import pytest
+import scanpy as sc
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.spatial.distance import cdist, pdist
+from scipy.linalg import orthogonal_procrustes
+from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.special import softmax
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
@@ -77,8 +79,8 @@ class TestLayout:
         rng = np.random.default_rng(3)
         layout = Layout.fit(rng.normal(size=(2, 4)), n_components)
         components = rng.normal(size=(1, 2, n_components))
-        left, right = (layout.place(np.array([[0.0, odds]]), components) for odds in (-1e-3, 1e-3))
-        assert np.linalg.norm(left - right) < 0.05
+        left, right = (layout.place(np.array([[0.0, odds]]), components) for odds in (-1e-4, 1e-4))
+        assert np.linalg.norm(left - right) < 0.06
         # The third class becomes the second most probable one, and places do not jump.
         layout = Layout.fit(rng.normal(size=(3, 4)), n_components)
         components = rng.normal(size=(1, 3, n_components))
@@ -275,3 +277,66 @@ def test_cells_are_placed_by_networks_that_were_not_trained_on_their_donor(
     options = {"group_key": "donor", "test_size": 0, "progress": False}
     ce.tl.centroid_encoder(cells, "cell_type", placement="voronoi", **options)
     assert (cells.obs["ce_label"][wrong].astype(str) == true[wrong]).mean() > 0.8
+
+
+def laid_out(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Positions of classes without a training."""
+    z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+    centroids = np.stack([z[y == j].mean(axis=0) for j in range(y.max() + 1)]).astype(float)
+    targets = centroids.astype(np.float32)
+    inputs = torch.from_numpy(z.astype(np.float32))
+    return Placer.fit(inputs, y, centroids, targets, 2, np.bincount(y)).layout.positions
+
+
+def difference(
+    one: np.ndarray, other: np.ndarray, sizes: np.ndarray, *, turned: bool = False
+) -> float:
+    """Disparity of two layouts that are moved and scaled, and may be turned and mirrored."""
+    weights = (np.sqrt(sizes) / np.sqrt(sizes).sum())[:, None]
+    one, other = (x - (weights * x).sum(axis=0) for x in (one, other))
+    one, other = (x / np.sqrt((weights * np.square(x)).sum()) for x in (one, other))
+    if turned:
+        other = other @ orthogonal_procrustes(np.sqrt(weights) * other, np.sqrt(weights) * one)[0]
+    return float((weights * np.square(one - other)).sum() / 2)
+
+
+def blood() -> tuple[np.ndarray, np.ndarray]:
+    adata = sc.datasets.pbmc68k_reduced()
+    return adata.X, adata.obs["bulk_labels"].cat.codes.to_numpy().astype(int)
+
+
+class TestLayoutOfCells:
+    def test_halves_of_the_cells_have_one_layout(self) -> None:
+        """In any order of the classes; rarely, one half is mirrored."""
+        X, y = blood()
+        sizes, found = np.bincount(y), []
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            order, rows = rng.permutation(len(sizes)), rng.permutation(len(y))
+            one, other = (laid_out(X[half], order[y[half]]) for half in np.array_split(rows, 2))
+            found.append(difference(one, other, sizes[order.argsort()]))
+        assert np.median(found) < 0.1
+
+    def test_a_class_of_three_cells_moves_the_others_little(self) -> None:
+        X, y = blood()
+        moved = []
+        for seed in range(3):
+            order = np.random.default_rng(seed).permutation(10)
+            for rare in range(10):
+                z, others = order[y], order[y] != rare
+                rows = np.append(np.flatnonzero(others), np.flatnonzero(~others)[:3])
+                before = laid_out(X[others], z[others] - (z[others] > rare))
+                after = np.delete(laid_out(X[rows], z[rows]), rare, axis=0)
+                sizes = np.bincount(z)[np.arange(10) != rare]
+                moved.append(difference(before, after, sizes, turned=True))
+        assert np.median(moved) < 0.1
+
+    @pytest.mark.parametrize("n_components", [1, 2, 3])
+    def test_large_classes_have_more_room(self, n_components: int) -> None:
+        """Nine classes with equal differences, and one of them is large."""
+        sizes = np.array([10_000, *[16] * 8])
+        room = np.sqrt(np.sqrt(sizes) / np.sqrt(sizes).mean())
+        apart = squareform(pdist(Layout.fit(np.eye(9), n_components, room).positions))
+        np.fill_diagonal(apart, np.inf)
+        nearest = apart.min(axis=1)
+        assert nearest[0] > 1.3 * np.median(nearest[1:])

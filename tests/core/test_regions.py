@@ -10,7 +10,13 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from centroid_encoder.core.regions import Box, bounding_box, region_image, voronoi_cells
+from centroid_encoder.core.regions import (
+    Box,
+    blended_colors,
+    bounding_box,
+    region_image,
+    voronoi_cells,
+)
 
 Array = NDArray[np.float64]
 
@@ -97,6 +103,34 @@ def test_an_image_has_the_decision_at_each_pixel(n_classes: int) -> None:
     y = -1.5 + 2.5 * (rows + 0.5) / 150
     expected = decide(np.stack([x, y], axis=1).astype(np.float32))
     np.testing.assert_array_equal(image[rows, columns], expected)
+
+
+@given(st.integers(0, 1000), st.integers(1, 30), st.integers(1, 2))
+@settings(max_examples=40, deadline=None)
+def test_the_strongest_colour_is_that_of_the_nearest_center(
+    seed: int, n_classes: int, n_components: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(n_classes, n_components)) * 10 ** rng.uniform(-3, 3)
+    low, high = centers.min() - centers.std() - 1e-3, centers.max() + centers.std() + 1e-3
+    shares = blended_colors(centers, np.eye(n_classes), (low, low, high, high), 50)
+    assert (shares >= 0).all()
+    np.testing.assert_allclose(shares.sum(axis=2), 1, rtol=1e-6)
+    middles = low + (high - low) * (np.arange(50) + 0.5) / 50
+    pixels = np.stack(np.meshgrid(middles, middles), axis=-1)[..., :n_components]
+    distances = cdist(pixels.reshape(-1, n_components), centers)
+    two = np.sort(distances, axis=1)[:, :2]
+    sure = (two[:, -1] - two[:, 0] > 1e-5 * (high - low)) | (n_classes == 1)
+    np.testing.assert_array_equal(
+        shares.reshape(-1, n_classes).argmax(axis=1)[sure], distances.argmin(axis=1)[sure]
+    )
+
+
+def test_equal_centers_and_centers_without_place_blend() -> None:
+    centers = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [np.nan, np.nan]])
+    shares = blended_colors(centers, np.eye(4), BOX)
+    assert not shares[..., [1, 3]].any()
+    np.testing.assert_allclose(shares.sum(axis=2), 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ OKABE_ITO = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "
 
 def drawn(adata, **kwargs) -> list[str]:
     """Colours of the regions, in the order of the classes."""
-    ax = ce.pl.voronoi(adata, split="train", show=False, **kwargs)
+    ax = ce.pl.regions(adata, regions="voronoi", show=False, **kwargs)
     return [to_hex(p.get_facecolor()) for p in ax.patches if p.get_facecolor()[3] > 0]
 
 

@@ -31,8 +31,11 @@ def numbers(ax: Any) -> Places:
 
 
 def by_color(ax: Any) -> dict[str, np.ndarray]:
-    lines = [line for line in ax.lines if line.get_markeredgewidth() == 0]
-    return {to_hex(line.get_color()): np.column_stack(line.get_data()) for line in lines}
+    found: dict[str, list[np.ndarray]] = {}
+    for line in ax.lines:
+        if line.get_markeredgewidth() == 0:
+            found.setdefault(to_hex(line.get_color()), []).append(np.column_stack(line.get_data()))
+    return {color: np.concatenate(parts) for color, parts in found.items()}
 
 
 def expected(adata: ad.AnnData, values: Any, split: str) -> Places:

@@ -96,12 +96,14 @@ def test_misplaced_cells_are_those_nearer_to_another_center(embed, n_components)
 
 def test_the_legend_is_beside_the_last_panel_in_category_order(embed):
     names = ["zeta", "alpha", "mu"]
-    first, last = draw(embed(names=names, unlabeled=5))
+    adata = embed(names=names, unlabeled=5)
+    first, last = draw(adata)
     assert first.get_legend() is None
     assert entries(last) == [*names, "unlabeled"]
     assert last.get_legend().get_title().get_text() == "cell_type"
     colors = [to_hex(handle.get_color()) for handle in last.get_legend().legend_handles]
-    assert colors == [*(to_hex(patch.get_facecolor()) for patch in fills(last)), "#d3d3d3"]
+    regions = fills(ce.pl.regions(adata, regions="voronoi"))
+    assert colors == [*(to_hex(patch.get_facecolor()) for patch in regions), "#d3d3d3"]
 
 
 @pytest.mark.parametrize(
@@ -186,12 +188,12 @@ def test_a_map_that_cannot_be_drawn_is_an_error(embed):
 
 def test_a_selection_of_cells_keeps_regions_and_colours(embed):
     adata = embed(4)
-    whole = draw(adata)[1]
+    whole = draw(adata, regions="voronoi")[1]
     # AnnData drops unused categories.
     selection = adata[adata.obs["cell_type"] == "type 2"]
     color = adata.uns["cell_type_colors"][2]
     for part in (selection, selection.copy()):
-        training, held_out = draw(part)
+        training, held_out = draw(part, regions="voronoi")
         assert training.get_title() == "training cells (n = 96, 24 shown)"
         assert [fill.get_facecolor() for fill in fills(held_out)] == [
             fill.get_facecolor() for fill in fills(whole)

@@ -43,9 +43,9 @@ def _add(name: str, text: str, *own: options.Decorator) -> None:
 COUNTS = click.option("--counts", is_flag=True, help="Show numbers of cells instead of shares.")
 REGIONS = click.option(
     "--regions",
-    type=click.Choice(["voronoi", "decoder", "none"]),
-    default="voronoi",
-    help="Regions of the classes: Voronoi cells of the centers, or decisions of the decoder.",
+    type=click.Choice(["soft", "voronoi", "decoder", "none"]),
+    default="soft",
+    help="Regions: Voronoi cells, soft or of one colour each, or decisions of the decoder.",
 )
 
 _add(

@@ -223,7 +223,8 @@ def fit(
         targets = CentroidTargets.fit(centroids, settings["output"], device)
         objective = CentroidTargets.spread_out(centroids, device)
         wanted = objective.coordinates.cpu().numpy()
-        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components)
+        sizes = np.bincount(codes[rows], minlength=n_classes)
+        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components, sizes)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
         of_networks = zip(own_rows, shares, strict=True)
         axes = torch.stack([network_axes(z[own], share, N_AXES) for own, share in of_networks])

@@ -1,7 +1,7 @@
 """Places in the plane: the expected position of each sample, plus its scatter.
 
-- Each class has a position. As far as possible, classes whose centroids are closer have closer
-  positions.
+- Each class has a position. Classes with similar centroids lie near each other, and classes with
+  more samples have more room.
 - A sample lies at the mean of these positions, weighted by the probabilities of the classes: at the
   position of its class if it is certain, and on the border between two classes of even odds.
 - Its scatter is added: its leading components within each class, weighted by the same
@@ -112,7 +112,11 @@ class Scatter:
             shown = away @ own.T
             lengths = np.linalg.norm(shown, axis=1) * np.square(away).sum(axis=1)
             shown /= np.maximum(lengths, 1e-12)[:, None]
-            left, _, right = np.linalg.svd(shown.T @ (positions - positions[j]))
+            left, lengths, right = np.linalg.svd(shown.T @ (positions - positions[j]))
+            # Beside a line of classes, the sign of the features says what is up.
+            free = lengths < 1e-6 * lengths[0]
+            left = left * np.where(free, _sign(left.T @ own @ self.axes), 1)
+            right = right * np.where(free, _sign(right), 1)[:, None]
             directions[j] = (left @ right).T @ own
         return replace(self, directions=directions)
 
@@ -144,24 +148,43 @@ class Layout:
     positions: Doubles  #: (M, m) positions of the classes; all are different
 
     @classmethod
-    def fit(cls, centroids: Doubles, n_components: int) -> Self:
-        """Find positions whose distances are ordered like those between (M, k) centroids.
+    def fit(
+        cls,
+        centroids: Doubles,
+        n_components: int,
+        room: Doubles | None = None,
+        noise: Doubles | None = None,
+    ) -> Self:
+        """Find positions of classes from (M, k) centroids, their rooms and their noise.
 
-        Only the order is used, since otherwise one distant class would leave no room for the
-        others. The wanted distance of a pair is 1 + √M · rank / number of pairs, where √M is the
-        diameter of a disc with room for all classes.
+        `room` holds the (M,) widths that the classes shall have, 1 for all by default. `noise` is
+        the variance of each centroid by sampling, as a mean over the inputs: without it, the
+        centroid of few samples is far from all others by chance.
+
+        The wanted distance of two classes is the mean of their rooms, plus √M times a share that
+        grows from 0 to 1 with the distance of the centroids. Half of the share follows the order of
+        the pairs alone, since otherwise one distant class would leave no space for the others. A
+        disc with the diameter √M has space for all classes.
         """
         n_classes = len(centroids)
-        pairs = np.triu_indices(n_classes, 1)
-        order = rankdata(squared_distances(centroids, centroids)[pairs].round(9))
+        room = np.ones(n_classes) if room is None else room
+        noise = np.zeros(n_classes) if noise is None else noise
+        i, j = pairs = np.triu_indices(n_classes, 1)
+        squared = squared_distances(centroids, centroids)[pairs]
+        far = np.maximum(squared - noise[i] - noise[j], squared / 4).round(9)
+        share = (rankdata(far) / len(far) + (far - far.min()) / max(np.ptp(far), 1e-9)) / 2
         wanted = np.zeros((n_classes, n_classes))
-        wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
-        positions = _multidimensional_scaling(wanted + wanted.T, n_components)
+        wanted[pairs] = (room[i] + room[j]) / 2 + np.linalg.norm(room) * share
+        circle = _circle(np.square(room), n_components)
+        positions = _multidimensional_scaling(wanted + wanted.T, circle)
         if n_components == 1:
             # Scaling to one dimension has many local minima; use only the order of its result.
-            positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
-        apart = np.asarray(KDTree(positions).query(positions, k=2)[0])[:, 1]
-        return cls(positions / np.median(apart))
+            order = positions.argsort(axis=0, kind="stable")[:, 0]
+            steps = (room[order[1:]] + room[order[:-1]]) / 2
+            positions[order, 0] = np.append(0, np.cumsum(steps))
+        apart, near = (np.asarray(x)[:, 1] for x in KDTree(positions).query(positions, k=2))
+        size = np.median(apart / ((room + room[near]) / 2))
+        return cls(_turned(positions / size, circle, np.square(room)))
 
     @cached_property
     def step_factors(self) -> Doubles:
@@ -255,16 +278,30 @@ class Placer:
 
     @classmethod
     def fit(
-        cls, z: Tensor, codes: Codes, centroids: Doubles, targets: Singles, n_components: int
+        cls,
+        z: Tensor,
+        codes: Codes,
+        centroids: Doubles,
+        targets: Singles,
+        n_components: int,
+        sizes: Codes,
     ) -> Self:
         """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
 
-        The classes have (M, k) centroids and (M, r) targets. `with_odds` adds the odds.
+        The classes have (M, k) centroids, (M, r) targets and (M,) sizes, which are numbers of
+        training samples. The area of a class in the plane grows with the square root of its size.
+        `with_odds` adds the odds.
         """
         means = torch.from_numpy(centroids).float().to(z.device)
-        scatter = Scatter.fit(z - means[codes], codes, centroids, n_components)
-        layout = Layout.fit(centroids, n_components)
-        return cls(targets, scatter.turned(layout.positions), layout)
+        residuals = z - means[codes]
+        n_of = np.bincount(codes, minlength=len(centroids))
+        variance = float(residuals.square().mean()) * len(z) / max(len(z) - len(centroids), 1)
+        roots = np.sqrt(sizes)
+        room = np.sqrt(roots / roots.mean())
+        layout = Layout.fit(centroids, n_components, room, variance / n_of)
+        scatter = Scatter.fit(residuals, codes, centroids, n_components).turned(layout.positions)
+        wider = replace(scatter, directions=scatter.directions * room[:, None, None])
+        return cls(targets, wider, layout)
 
     def judge(self, outputs: Floats, along: Floats) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
@@ -333,23 +370,48 @@ def _squeeze(displacements: Floats, normals: Floats, start: float, limit: float)
     return np.asarray(displacements * (squeezed / gauges)[:, None])
 
 
+def _sign(vectors: Doubles) -> Doubles:
+    """(n,) signs that make the large entries of (n, k) vectors positive."""
+    return np.where((vectors**3).sum(axis=1) < 0, -1.0, 1.0)
+
+
 def _signed(vectors: Doubles) -> Doubles:
     """Return eigenvectors, in columns, with a positive sign of the entry largest in size."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1, 1)
 
 
-def _multidimensional_scaling(wanted: Doubles, n_components: int) -> Doubles:
+def _circle(arcs: Doubles, n_components: int) -> Doubles:
+    """(M, m) points in the middle of (M,) arcs: of a line, a circle, or a circle that is bent.
+
+    Beside large arcs, a small one moves the other points little.
+    """
+    angles = (2 * np.pi * (np.cumsum(arcs) - arcs / 2) / arcs.sum())[:, None]
+    waves = [wave(i * angles) for i in range(1, n_components + 1) for wave in (np.cos, np.sin)]
+    return np.hstack(waves[:n_components]) if n_components > 1 else angles - np.pi
+
+
+def _turned(points: Doubles, target: Doubles, weights: Doubles) -> Doubles:
+    """Turn, mirror and project (M, k) points onto an (M, m) target, with (M,) weights."""
+    centered = points - np.average(points, axis=0, weights=weights)
+    crossed = (weights[:, None] * centered).T @ target
+    left, _, right = np.linalg.svd(crossed, full_matrices=False)
+    return np.asarray(centered @ left @ right)
+
+
+def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
     """(M, m) points whose distances are close to the (M, M) wanted ones.
 
-    They are found by SMACOF (de Leeuw 1977), which starts from classical scaling.
+    They are found by SMACOF (de Leeuw 1977). It starts from the first m + 1 axes of classical
+    scaling, projected onto a target of (M, m) points. The wanted distances have more than one good
+    solution; this start finds the same one from other samples of the same classes.
     """
-    n = len(wanted)
+    n, m = target.shape
     centering = np.eye(n) - 1 / n
-    n_own = min(n_components, n - 1)
     products = -0.5 * centering @ np.square(wanted) @ centering
-    values, vectors = eigh(products, subset_by_index=[n - n_own, n - 1])
-    start = np.zeros((n, n_components))
-    start[:, :n_own] = _signed(vectors[:, ::-1]) * np.sqrt(np.maximum(values[::-1], 0))
+    values, vectors = eigh(products, subset_by_index=[max(n - m - 1, 0), n - 1])
+    axes = np.zeros((n, max(m, len(values))))
+    axes[:, : len(values)] = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
+    start = _turned(axes, target, np.ones(n))
     options = {"n_init": 1, "max_iter": 500, "eps": 1e-6, "normalized_stress": False}
-    return np.asarray(smacof(wanted, n_components=n_components, init=start, **options)[0])
+    return np.asarray(smacof(wanted, n_components=m, init=start, **options)[0])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Voronoi
 
 from centroid_encoder.core.matrix import CHUNK
+from centroid_encoder.core.placement import Layout
 
 Box: TypeAlias = "tuple[float, float, float, float] | NDArray[np.floating]"
 """``(x_min, y_min, x_max, y_max)``, or the same as a (2, 2) array."""
@@ -75,10 +76,34 @@ def region_image(
 
     `decide` maps (n, 2) points to (n,) classes; it is called with a part of the pixels at a time.
     """
+    classes = np.concatenate([decide(part) for part in _pixels(box, resolution)])
+    return classes.reshape(resolution, resolution).astype(np.intp)
+
+
+def blended_colors(
+    centers: NDArray[np.floating], colors: NDArray[np.floating], box: Box, resolution: int = 200
+) -> NDArray[np.float64]:
+    """(resolution, resolution, 3) colour of each pixel of a box, the lowest row first.
+
+    It is the mean of the (M, 3) colours of the classes, weighted by the squared odds of the place
+    (`Layout.distances`) with (M, m) centers: of one class near its center, of two at their border.
+    Not squared, the odds of many classes would make the middle grey. A center of NaN has no weight.
+    """
+    there = np.flatnonzero(np.isfinite(centers).all(axis=1))
+    # If centers are equal, the first has the region.
+    positions, first = np.unique(centers[there], axis=0, return_index=True)
+    layout, colors = Layout(positions.astype(np.float64)), colors[there[first]]
+    parts = []
+    for part in _pixels(box, resolution):
+        weights = np.exp(-2 * np.square(layout.distances(part[:, : centers.shape[1]])))
+        parts.append(weights @ colors / weights.sum(axis=1, keepdims=True))
+    return np.concatenate(parts).reshape(resolution, resolution, colors.shape[1])
+
+
+def _pixels(box: Box, resolution: int) -> list[NDArray[np.float32]]:
+    """(n, 2) middles of the pixels of a box, in parts of limited size."""
     low, high = np.reshape(box, (2, 2))
     steps = (np.arange(resolution) + 0.5) / resolution
     x, y = (low + (high - low) * steps[:, None]).T
     pixels = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2).astype(np.float32)
-    parts = np.array_split(pixels, max(1, len(pixels) // CHUNK))
-    classes = np.concatenate([decide(part) for part in parts])
-    return classes.reshape(resolution, resolution).astype(np.intp)
+    return np.array_split(pixels, max(1, len(pixels) // CHUNK))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
-from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Regions, Result
+from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Result
 from centroid_encoder.tl._summary import unjudged_words
 
 T = TypeVar("T")
@@ -22,7 +22,8 @@ Save = str | os.PathLike[str] | bool | None
 
 FORMATS = frozenset(FigureCanvasBase.filetypes)
 """Endings of the files that matplotlib can write, without the dot."""
-RULES: dict[Regions | None, tuple[str, str]] = {
+RULES: dict[str | None, tuple[str, str]] = {
+    "soft": ("voronoi", "Voronoi"),
     "voronoi": ("voronoi", "Voronoi"),
     "decoder": ("decoder", "decoder"),
     None: ("knn", "5-NN"),
@@ -45,7 +46,7 @@ def write_title(ax: Any, title: str | None, default: str) -> None:
     ax.set_title(text, fontsize="medium", parse_math=title is not None)
 
 
-def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
+def panel_title(result: Result, panel: str, regions: str | None) -> str:
     """Return the title of a panel: the kind and number of its cells, and the held-out error.
 
     The error is that of the rule whose `regions` are drawn, or the 5-NN error without regions.
@@ -70,7 +71,7 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
     return text
 
 
-def title_rule(result: Result, regions: Regions | None) -> tuple[str, str]:
+def title_rule(result: Result, regions: str | None) -> tuple[str, str]:
     """Return the entry of `RULES` whose error is in the title of a map.
 
     A map of more than two components has no regions.

@@ -30,8 +30,14 @@ def legend_beside(
     *,
     marked: bool = False,
     regions: bool = False,
+    grey_color: str | None = None,
+    loc: str = "right margin",
+    size: float | str | None = None,
+    outline: float | None = None,
 ) -> None:
     """Add a legend to the right of a panel, and of a legend or colour bar that is already there.
+
+    Another `loc` of matplotlib puts it inside. `size` is the size of the letters.
 
     It has the first `MAX_ENTRIES` names, the number of the others, and the `grey` entries. `marked`
     adds an entry for the circles around misplaced cells. With `regions`, the colours are those of
@@ -43,21 +49,25 @@ def legend_beside(
     ]
     if len(colors) > MAX_ENTRIES:
         handles.append(_dot(f"… and {len(colors) - MAX_ENTRIES} more", "none"))
-    handles += [_dot(name, unlabeled_color(ax)) for name in grey]
+    handles += [_dot(name, grey_color or unlabeled_color(ax)) for name in grey]
     if marked:
         handles.append(_dot("misplaced", "none", plt.rcParams["text.color"]))
     first = ax.get_legend()
     there = [*ax.child_axes, *([] if first is None else [first])]
     right = max([ax.bbox.x1, *(artist.get_tightbbox().x1 for artist in there)])
-    style: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "frameon": False}
+    size = size or "small"
+    style: dict[str, Any] = {"fontsize": size, "title_fontsize": size, "frameon": False}
     style |= {"alignment": "left", "borderaxespad": 1, "handletextpad": 0.3, "columnspacing": 1}
+    if loc == "right margin":
+        beside = (right - ax.bbox.x0) / ax.bbox.width
+        style |= {"loc": "center left", "bbox_to_anchor": (beside, 0.5)}
+    else:
+        style |= {"loc": loc}
     legend = ax.legend(
         handles,
         # Labels are given, because matplotlib omits handles whose labels begin with an underscore.
         [handle.get_label() for handle in handles],
         title=title,
-        loc="center left",
-        bbox_to_anchor=((right - ax.bbox.x0) / ax.bbox.width, 0.5),
         ncols=-(-len(handles) // MAX_ROWS),
         **style,
     )
@@ -89,13 +99,27 @@ def color_bar(ax: Any, name: str, mappable: ScalarMappable, *, height: float = 0
     return bar
 
 
-def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating]) -> None:
-    """Write names over the (M, 2) centers of their classes, moved apart if they would overlap."""
+def legend_on_data(
+    ax: Any,
+    names: Sequence[str],
+    centers: NDArray[np.floating],
+    *,
+    size: float | str | None = None,
+    outline: float | None = None,
+    loc: str = "on data",
+) -> None:
+    """Write names over the (M, 2) centers of their classes, moved apart if they would overlap.
+
+    `size` is that of the letters, and `outline` the width of their outline, in points.
+    """
+    there = np.isfinite(centers).all(axis=1)
+    names, centers = [names[i] for i in np.flatnonzero(there).tolist()], centers[there]
     ink = plt.rcParams["text.color"]
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 4}
     style |= {"clip_on": True, "in_layout": False, "parse_math": False}
-    style["fontsize"] = "small" if len(names) <= 12 else "x-small"
-    style["path_effects"] = [withStroke(linewidth=2.5, foreground=ax.get_facecolor())]
+    style["fontsize"] = size or ("small" if len(names) <= 12 else "x-small")
+    width = 2.5 if outline is None else outline
+    style["path_effects"] = [withStroke(linewidth=width, foreground=ax.get_facecolor())]
     ax.apply_aspect()
     places = zip(centers, names, strict=True)
     texts = [ax.text(*center, wrapped(name), **style) for center, name in places]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from anndata import AnnData
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.image import AxesImage
+from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from skimage.measure import find_contours
 
 from centroid_encoder import tl
-from centroid_encoder.core.regions import bounding_box, region_image, voronoi_cells
+from centroid_encoder.core.regions import blended_colors, bounding_box, region_image, voronoi_cells
+from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import Regions, Result
 
 Points: TypeAlias = NDArray[np.floating]
 
-REGION_ALPHA = 0.16
+Drawn = Literal["soft", "voronoi", "decoder"]
+"""Kinds of regions; soft ones are Voronoi cells whose colours blend."""
+REGION_ALPHA = 0.18
 
 
 def plane_points(embedding: Points) -> Points:
@@ -45,14 +52,69 @@ def panel_limits(points: Points, *, equal: bool = True) -> Points:
     return limits
 
 
+def check_drawn(result: Result, regions: Drawn | None) -> None:
+    """Raise an InputError if the map has no such regions."""
+    if regions is not None:
+        check_choice("regions", regions, Drawn)
+    if regions != "soft":
+        result.check_regions(regions)
+
+
+def decided_by(result: Result, regions: Drawn | None) -> Regions:
+    """Return the rule whose decisions are drawn, or that of the model without regions."""
+    return result.decided_by if regions is None else "voronoi" if regions == "soft" else regions
+
+
+class RegionPatches:
+    """The regions of the classes within (2, 2) limits; none with more than two components."""
+
+    def __init__(
+        self,
+        adata: AnnData,
+        result: Result,
+        regions: Drawn | None,
+        limits: Points,
+        colors: Sequence[str],
+    ) -> None:
+        self.colors, self.limits = colors, limits
+        self.image: NDArray[np.floating] | None = None
+        self.paths = class_regions(adata, result, regions, limits)
+        if self.paths and regions == "soft":
+            self.image = soft_image(result.centers, colors, limits)
+
+    def draw(self, ax: Any) -> None:
+        """Draw the regions beneath all else, without a change of the limits of the axes."""
+        style: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.6", "linewidth": 0.4}
+        style["rasterized"] = self.image is not None
+        if self.image is not None:
+            # Unlike `imshow`, this keeps the aspect and the limits of the axes.
+            image = AxesImage(ax, origin="lower", interpolation="bilinear")
+            image.set_data(self.image)
+            image.set_extent((*self.limits[:, 0], *self.limits[:, 1]))
+            image.set(alpha=REGION_ALPHA, rasterized=True, zorder=0.5, clip_path=ax.patch)
+            ax.add_artist(image)
+        for path, color in zip(self.paths, self.colors, strict=False):
+            if len(path):
+                if self.image is None:
+                    # Borders have the colour of the page, which can be light or dark.
+                    style = {"facecolor": to_rgba(color, REGION_ALPHA), "linewidth": 1}
+                    style["edgecolor"] = ax.get_facecolor()
+                ax.add_patch(PathPatch(path, **style))
+
+
+def soft_image(centers: Points, colors: Sequence[str], limits: Points) -> NDArray[np.float64]:
+    """(n, n, 3) colours within (2, 2) limits; they blend where one class passes into another."""
+    return blended_colors(centers, np.array([to_rgb(color) for color in colors]), limits)
+
+
 def class_regions(
-    adata: AnnData, result: Result, regions: Regions | None, limits: Points
+    adata: AnnData, result: Result, regions: Drawn | None, limits: Points
 ) -> list[Path]:
     """Return the region of each class within (2, 2) limits; none with more than two components."""
     n_components = result.embedding.shape[1]
     if regions is None or n_components > 2:
         return []
-    if regions == "voronoi":
+    if regions != "decoder":
         return center_regions(result.centers, limits)
     model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)

@@ -16,9 +16,10 @@ from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
+from centroid_encoder.pl._regions import Drawn
 from centroid_encoder.pl._voronoi import SPLITS, voronoi
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._result import Regions, Result
+from centroid_encoder.tl._result import Result
 from centroid_encoder.tl._summary import summary
 
 MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
@@ -28,7 +29,7 @@ def reliability(
     adata: AnnData,
     *,
     key: str = "ce",
-    regions: Regions | None = "voronoi",
+    regions: Drawn | None = "soft",
     palette: Palette | None = None,
     show: bool | None = None,
     save: Save = None,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from matplotlib.colors import Normalize
+from matplotlib.colors import Normalize, TwoSlopeNorm
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -17,6 +19,8 @@ from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
+Bound = float | str | Callable[[NDArray[np.floating]], float] | None
+"""An end of a colour scale, as in scanpy's plots."""
 MAX_CATEGORIES = 100  # categories with a colour; the colours of more cannot be distinguished
 
 
@@ -37,17 +41,56 @@ class Values:
         """(n_obs,) mask of the cells that are not grey."""
         return np.asarray(np.isfinite(self.values) if self.colors is None else self.values >= 0)
 
-    @property
-    def norm(self) -> Normalize:
-        """Scale from the smallest to the largest number."""
+    def of_groups(self, groups: Sequence[object]) -> Values:
+        """Return the values with grey for the cells of all categories but some."""
+        if self.colors is None:
+            raise InputError(f"groups are categories, but {self.name!r} holds numbers", "groups")
+        names = {str(name): name for name in self.colors}
+        if absent := [str(name) for name in groups if str(name) not in names]:
+            known = near_matches(absent[0], names)
+            raise InputError(f"{self.name!r} has no category {absent[0]!r}{known}", "groups")
+        kept = {name: self.colors[name] for name in (names[str(group)] for group in groups)}
+        codes = pd.Index(list(kept)).get_indexer(list(self.colors))
+        return Values(self.name, np.append(codes, -1)[self.values], kept, ["other", *self.grey])
+
+    def norm(self, vmin: Bound = None, vmax: Bound = None, vcenter: Bound = None) -> Normalize:
+        """Return the scale of the numbers, by default from the smallest to the largest one."""
         known = self.values[self.known]
-        return Normalize(known.min(), known.max()) if len(known) else Normalize(0, 1)
+        known = known if len(known) else np.array([0.0, 1.0])
+        low, middle, high = (_bound(bound, known) for bound in (vmin, vcenter, vmax))
+        low, high = known.min() if low is None else low, known.max() if high is None else high
+        if low > high or (middle is not None and not low < middle < high):
+            text = f"vmin, vcenter and vmax must rise; got {low}, {middle} and {high}"
+            raise InputError(text, "vcenter" if middle is not None else "vmin")
+        return Normalize(low, high) if middle is None else TwoSlopeNorm(middle, low, high)
 
 
-def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool | None) -> Values:
+def _bound(bound: Bound, values: NDArray[np.floating]) -> float | None:
+    """Return an end of a scale, which may be a percentile such as "p99", or a function."""
+    if isinstance(bound, str) and re.fullmatch(r"p\d+(\.\d+)?", bound) and float(bound[1:]) <= 100:
+        return float(np.percentile(values, float(bound[1:])))
+    if bound is None or isinstance(bound, Real):
+        return None if bound is None else float(bound)
+    if callable(bound):
+        return float(bound(values))
+    raise InputError(
+        f"an end of the scale must be a number, a text such as 'p99' or a function; got {bound!r}",
+        "vmin",
+    )
+
+
+def read_values(
+    adata: AnnData,
+    name: str,
+    *,
+    layer: str | None = None,
+    use_raw: bool | None = None,
+    gene_symbols: str | None = None,
+) -> Values:
     """Read a column of ``adata.obs`` or a variable, as scanpy's plots do.
 
-    `layer` and `use_raw` are as in `voronoi`. A KeyError is raised if there is neither.
+    `layer`, `use_raw` and `gene_symbols` are as in `voronoi`. A KeyError is raised if there is
+    neither.
     """
     if name in adata.obs:
         column = obs_column(adata, name)
@@ -62,14 +105,21 @@ def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool |
         grey += ["none"] if column.isna().any() else []
         return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)
     source = variable_source(adata, layer=layer, use_raw=use_raw)
-    where = "var_names" if source is adata else "raw.var_names"
-    places = np.flatnonzero(source.var_names == name)
+    names, where = source.var_names, "var_names" if gene_symbols is None else gene_symbols
+    if gene_symbols is not None:
+        if gene_symbols not in source.var:
+            text = f"var has no column {gene_symbols!r}{near_matches(gene_symbols, source.var)}"
+            raise MissingKeyError(text, "gene_symbols")
+        names = pd.Index(source.var[gene_symbols].astype(str))
+    where = where if source is adata else f"raw.{where}"
+    places = np.flatnonzero(names == name)
     if not len(places):
-        known = [*map(str, adata.obs.columns), *map(str, source.var_names)]
+        known = [*map(str, adata.obs.columns), *map(str, names)]
         text = f"neither obs nor {where} has {name!r}{near_matches(name, known)}"
         raise MissingKeyError(text, "color")
     if len(places) > 1:
-        text = f"{where} has {name!r} {len(places)} times; call adata.var_names_make_unique() first"
+        text = f"{where} has {name!r} {len(places)} times"
+        text += "; call adata.var_names_make_unique() first" if gene_symbols is None else ""
         raise InputError(text, "color")
     # With an integer index, only one column of a matrix on disk is read.
     values = (source.X if layer is None else source.layers[layer])[:, int(places[0])]

@@ -2,58 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import to_rgba
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.legend import Legend
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl import _regions
 from centroid_encoder.pl._axes import Save, check_save, finish, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
-from centroid_encoder.pl._regions import REGION_ALPHA, Points
-from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
+from centroid_encoder.pl._values import Bound, Values, read_values
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import Regions, Result
+from centroid_encoder.tl._result import Result
 
-Split = Literal["train", "test", "unused"]
-LegendLoc = Literal["right margin", "on data"]
+Split = Literal["train", "test", "unused", "all"]
 
 PANEL = 5.0  # side of a panel in inches
 SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
+ALL = "all"
 COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
+N_ROUNDS = 8
+"""Each class is drawn in so many parts, so that no class lies on top of the others."""
+MASSES = 0.5, 0.9
+"""Shares of the cells of a class within its contour lines."""
 
 
 def voronoi(
     adata: AnnData,
     *,
     key: str = "ce",
-    color: str | None = None,
+    color: str | Sequence[str] | None = None,
+    groups: str | Sequence[str] | None = None,
     layer: str | None = None,
     use_raw: bool | None = None,
-    regions: Regions | None = "voronoi",
+    gene_symbols: str | None = None,
+    regions: Drawn | None = "soft",
     split: Split | None = None,
     mark_misplaced: bool = False,
+    contours: bool = False,
     palette: Palette | None = None,
-    legend_loc: LegendLoc | None = "right margin",
+    cmap: str | Colormap | None = None,
+    vmin: Bound | Sequence[Bound] = None,
+    vmax: Bound | Sequence[Bound] = None,
+    vcenter: Bound | Sequence[Bound] = None,
+    na_color: str | None = None,
     size: float | None = None,
+    alpha: float | None = None,
+    frameon: bool = True,
+    legend_loc: str | None = "right margin",
+    legend_fontsize: float | str | None = None,
+    legend_fontoutline: float | None = None,
+    ncols: int = 4,
     title: str | Sequence[str] | None = None,
     ax: Axes | Sequence[Axes] | None = None,
+    return_fig: bool = False,
     show: bool | None = None,
     save: Save = None,
     dpi: float | None = None,
-) -> Axes | list[Axes] | None:
+) -> Axes | list[Axes] | Figure | None:
     """Plot training and held-out cells over the regions of their classes.
 
     Both panels show the same regions, which come from the training cells alone; the held-out cells
@@ -62,6 +84,8 @@ def voronoi(
     weighted by its probabilities, plus its scatter within the classes. Cells near a border are
     therefore in doubt between two classes, and are not a subtype. The figure shows one or two
     components; ``sc.pl.embedding(adata, "ce", projection="3d")`` draws three.
+
+    Arguments that `scanpy.pl.embedding` has, too, mean the same here.
 
     Parameters
     ----------
@@ -72,38 +96,68 @@ def voronoi(
     color
         Column of ``adata.obs``, or variable, that gives the points their colours: one colour for
         each category, or dark to light for numbers. The 100 categories with the most cells have
-        colours, and the others are grey. Default: the class.
+        colours, and the others are grey. A list makes one panel with all cells for each entry.
+        Default: the class.
+    groups
+        Categories of `color` that have colours; the cells of all others are grey.
     layer
         Layer to take the variable from. Default: ``adata.raw`` if it exists, else ``adata.X``.
     use_raw
         Take the variable from ``adata.raw``. Default: as in scanpy, True if there is one and no
         `layer` is given.
+    gene_symbols
+        Column of ``var`` with the names of the variables. Default: ``var_names``.
     regions
-        ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``,
+        ``"soft"``: Voronoi cells of the class centers, whose colours blend at their borders. The
+        blend shows between which classes a place lies; it is no evidence of doubt, which only
+        points are. ``"voronoi"``: Voronoi cells of one colour, as in the paper; ``"decoder"``,
         with ``placement="bottleneck"``: the decisions of the model, with curved borders; None: no
         regions.
     split
-        ``"train"``, ``"test"`` or ``"unused"`` for one panel. Default: all that have cells.
+        ``"train"``, ``"test"`` or ``"unused"`` for one panel; ``"all"`` for one panel with all
+        cells, where held-out cells are rings. Default: a panel for each split that has cells.
         Training cells that were not judged are hollow. Cells that were placed by `ingest` have one
         panel with their predicted classes over the regions of the reference; unassigned cells are
         grey.
     mark_misplaced
         Circle the cells that lie in the region of another class.
+    contours
+        Draw contour lines of each category, within which half and 90 % of its cells lie, instead
+        of points. They show the structure within classes if there are 50,000 cells or more.
     palette
         Colours of the classes: a matplotlib colour map, a list in category order, or a dict with
         a colour for every category. Default: ``adata.uns[f"{label_key}_colors"]``. If it is
         missing, it is written, with colours that colour-blind people can distinguish.
-    legend_loc
-        ``"right margin"``, ``"on data"`` or None.
+    cmap
+        Matplotlib colour map of numbers. Default: viridis.
+    vmin, vmax, vcenter
+        Ends and middle of the scale of numbers: a number, a percentile such as ``"p99"``, a
+        function of the values, or a list with one of these for each entry of `color`.
+    na_color
+        Colour of the cells that have none by `color`. Default: a grey.
     size
         Area of a point in square points. Default: smaller with more cells.
+    alpha
+        Opacity of the points. Default: smaller for classes with more cells, so that their density
+        is visible.
+    frameon
+        Draw the frame and the names of the components.
+    legend_loc
+        ``"right margin"``, ``"on data"``, a location of matplotlib such as ``"upper left"``, or
+        None. With ``"on data"``, names are moved apart if they would overlap.
+    legend_fontsize, legend_fontoutline
+        Font size of the names, and width in points of the outline of names on the data.
+    ncols
+        Number of panels in a row, if `color` is a list.
     title
         One title for each panel, instead of the default.
     ax
         Axes to draw on, one for each panel.
+    return_fig
+        Return the figure instead of the axes.
     show
         Show the figure and return None. Default: ``scanpy.settings.autoshow``, or False if `ax` is
-        given.
+        given or the figure is returned.
     save
         Path of the file to write, or True for a file ``"voronoi"`` in ``scanpy.settings.figdir``,
         with the suffix and the format of scanpy's settings.
@@ -112,8 +166,8 @@ def voronoi(
 
     Returns
     -------
-    Axes | list[Axes] | None
-        The axes, a list if there are two panels; None if they were shown.
+    Axes | list[Axes] | Figure | None
+        The axes, a list if there are several panels; None if they were shown.
 
     Raises
     ------
@@ -126,82 +180,225 @@ def voronoi(
     OSError
         If the file cannot be written, for example because its folder is missing.
     """
-    check_name(color, "color", "one column of obs or one variable", str | None)
-    if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
-        name = "use_raw" if layer is None else "layer"
-        raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
+    one = color is None or isinstance(color, str)
+    names: list[Any] = [color] if one else list(color or ())
+    variable: dict[str, Any] = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
+    _check_colors(adata, names, variable)
     if split is not None:
         check_choice("split", split, Split)
-    if legend_loc is not None:
-        check_choice("legend_loc", legend_loc, LegendLoc)
+    if cmap is not None and not isinstance(cmap, Colormap) and cmap not in mpl.colormaps:
+        raise InputError(f"cmap {cmap!r} is no matplotlib colour map", "cmap")
+    places = ("right margin", "on data", *Legend.codes)
+    if legend_loc not in (None, "none", *places):
+        text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
+        raise InputError(text, "legend_loc")
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = _result.read_result(adata, key)
-    result.check_regions(regions)
+    _regions.check_drawn(result, regions)
     if (n_components := result.embedding.shape[1]) > 2:
         advice = "train with n_components=2, or draw them with sc.pl.embedding"
         raise InputError(f"this figure shows two components, not {n_components}; {advice}")
-    panels = [p for p in ([split] if split else SPLITS) if (result.split == p).any()]
-    if not panels:
-        wanted, found = split or " or ".join(SPLITS), ", ".join(result.split.dropna().unique())
-        raise InputError(
-            f"nothing to draw: no cell is in the split {wanted}, only in {found}", "split"
-        )
+    panels = [(i, panel) for i in range(len(names)) for panel in _splits(result, split, one)]
     title = [title] if isinstance(title, str) else title
-    titles = title or [panel_title(result, panel, regions) for panel in panels]
-    if len(titles) != len(panels):
+    if title is not None and len(title) != len(panels):
         text = f"title must have one entry for each of the {len(panels)} panels"
         raise InputError(text, "title")
     colors = class_colors(adata, result, palette)
     of_class = {name: colors[name] for name in result.classes}
-    grey = []
-    if (result.split == _result.UNLABELED).any():
-        grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
-    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
-        grey.append(_result.UNASSIGNED)
-    values = Values(result.label_key, result.codes, of_class, grey)
-    if color is not None and color != result.label_key:
-        values = read_values(adata, color, layer=layer, use_raw=use_raw)
+    ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
+    kinds: list[tuple[Values, Normalize | None]] = []
+    for i, name in enumerate(names):
+        values = _class_values(result, of_class)
+        if name not in (None, result.label_key):
+            values = read_values(adata, name, **variable)
+        if groups is not None:
+            values = values.of_groups([groups] if isinstance(groups, str) else groups)
+        is_number = values.colors is None
+        kinds.append((values, values.norm(**_ends(ends, i, len(names))) if is_number else None))
     points = _regions.plane_points(result.embedding)
     centers = _regions.plane_centers(result.centers)
     # The limits include the centers, since a class may have no cell near its center.
     inside = points if result.is_query else np.vstack([points, centers])
     limits = _regions.panel_limits(inside, equal=n_components > 1)
-    paths = _regions.class_regions(adata, result, regions, limits)
+    patches = RegionPatches(adata, result, regions, limits, list(of_class.values()))
+    area = size or float(np.clip(300 / np.sqrt(len(points)), 1, 12))
+    look = Look(area, alpha, cmap or COLOR_MAP, na_color, contours)
+    legend: dict[str, Any] = {
+        "loc": legend_loc,
+        "size": legend_fontsize,
+        "outline": legend_fontoutline,
+    }
 
-    axes = _axes(ax, len(panels))
-    area = size or np.clip(400 / np.sqrt(len(points)), 0.5, 24)
-    for target, panel, text in zip(axes, panels, titles, strict=True):
-        _draw_regions(target, result, limits, text, paths, list(of_class.values()))
+    axes = _axes(ax, len(panels), len(panels) if one else ncols, grid=not one)
+    for k, (target, (i, panel)) in enumerate(zip(axes, panels, strict=True)):
+        values, norm = kinds[i]
+        text = panel_title(result, panel, regions) if one and panel != ALL else values.name
+        _set_panel(target, result, limits, title[k] if title else text, frameon=frameon)
+        patches.draw(target)
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
-        _draw_cells(target, points, shown, values, area, result.unjudged)
+        rings = result.unjudged
+        if panel == ALL:
+            shown, rings = result.embedded, rings | (result.split == _result.TEST).to_numpy()
+        _draw_cells(target, points, shown, values, norm, rings, look)
         if mark_misplaced:
-            decided = regions or result.decided_by
-            misplaced = result.misplaced(decided) & (result.split == panel)
+            misplaced = result.misplaced(_regions.decided_by(result, regions)) & shown
             ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
             _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
+        by_class = names[i] in (None, result.label_key)
         if legend_loc == "on data":
-            legend_on_data(target, list(map(str, result.classes)), centers)
-    last, by_class, in_margin = axes[-1], values.colors is of_class, legend_loc == "right margin"
-    if values.colors is None:
-        color_bar(last, values.name, ScalarMappable(values.norm, COLOR_MAP))
-    elif in_margin or (legend_loc is not None and not by_class):
-        marked = mark_misplaced and by_class
-        legend_beside(last, values.name, values.colors, values.grey, marked=marked)
-    if in_margin and not by_class and paths:
-        classes = result.label_key, of_class
-        legend_beside(last, *classes, marked=mark_misplaced, regions=True)
+            others = values.colors if not by_class else None
+            middles = centers if others is None else _medians(points, shown, values)
+            named = list(map(str, result.classes if others is None else others))
+            legend_on_data(target, named, middles, **legend)
+        if one and target is not axes[-1]:
+            continue  # The last panel has the legend of all.
+        if norm is not None:
+            color_bar(target, values.name, ScalarMappable(norm, look.cmap))
+        elif values.colors and legend_loc not in (None, "none", "on data"):
+            marked: dict[str, Any] = {"marked": mark_misplaced and by_class, "grey_color": na_color}
+            legend_beside(target, values.name, values.colors, values.grey, **marked, **legend)
+        if legend_loc == "right margin" and one and not by_class and patches.paths:
+            marked = {"marked": mark_misplaced, "regions": True}
+            legend_beside(target, result.label_key, of_class, **marked, **legend)
     store_colors(adata, result, colors)
+    if return_fig and show is None:
+        show = False
     drawn = axes if len(axes) > 1 else axes[0]
-    return finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
+    found = finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
+    return axes[0].figure if return_fig and found is not None else found
 
 
-def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
-    """Return the axes given, or a row of new ones."""
+def regions(
+    adata: AnnData,
+    *,
+    key: str = "ce",
+    regions: Drawn = "soft",
+    palette: Palette | None = None,
+    ax: Axes | None = None,
+    show: bool = False,
+    save: Save = None,
+    dpi: float | None = None,
+) -> Axes | None:
+    """Draw the regions of the classes alone, for the points of other plots.
+
+    The axes have the limits of a panel of `voronoi`, and keep them:
+    ``sc.pl.embedding(adata, "ce", ax=ce.pl.regions(adata))`` draws its points on the regions.
+
+    Parameters
+    ----------
+    adata, key, regions, palette, save, dpi
+        As in `voronoi`.
+    ax
+        Axes to draw on. Default: those of a new figure.
+    show
+        Show the figure and return None.
+
+    Returns
+    -------
+    Axes | None
+        The axes; None if they were shown.
+
+    Raises
+    ------
+    KeyError, ValueError, OSError
+        As in `voronoi`.
+    """
+    path = check_save("regions", save, dpi, own=ax is None)
+    result = _result.read_result(adata, key)
+    _regions.check_drawn(result, regions)
+    if result.embedding.shape[1] != 2:
+        raise InputError(f"regions need two components, not {result.embedding.shape[1]}")
+    colors = class_colors(adata, result, palette)
+    limits = _regions.panel_limits(np.vstack([result.embedding, result.centers]))
+    target: Any = _axes(ax, 1, 1)[0]
+    _set_panel(target, result, limits, "")
+    of_class = [colors[name] for name in result.classes]
+    RegionPatches(adata, result, regions, limits, of_class).draw(target)
+    store_colors(adata, result, colors)
+    return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How points are drawn."""
+
+    area: float
+    alpha: float | None
+    cmap: str | Colormap
+    na_color: str | None
+    contours: bool
+
+    def opacity(self, n: int) -> float:
+        """Return the opacity of the n points of a class: the more, the more transparent."""
+        return (
+            float(np.clip(np.sqrt(500 / max(n, 1)), 0.06, 1)) if self.alpha is None else self.alpha
+        )
+
+
+def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, Any]) -> None:
+    """Raise an error for names of wrong types, and for arguments without effect."""
+    for name in names:
+        check_name(name, "color", "one column of obs or one variable", str | None)
+    if not names:
+        raise InputError("color has no entry", "color")
+    if all(name is None or name in adata.obs for name in names):
+        for argument, value in variable.items():
+            if value is not None:
+                text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
+                raise InputError(text, argument)
+
+
+def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
+    """Return the splits that have a panel."""
+    wanted = [split] if split else SPLITS if one else [ALL]
+    found = [panel for panel in wanted if panel == ALL or (result.split == panel).any()]
+    if not found:
+        there = ", ".join(result.split.dropna().unique())
+        text = f"nothing to draw: no cell is in the split {split or ' or '.join(SPLITS)}"
+        raise InputError(f"{text}, only in {there}", "split")
+    return found
+
+
+def _class_values(result: Result, of_class: dict[object, str]) -> Values:
+    """Return the class of each cell as values."""
+    grey = []
+    if (result.split == _result.UNLABELED).any():
+        grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
+    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
+        grey.append(_result.UNASSIGNED)
+    return Values(result.label_key, result.codes, of_class, grey)
+
+
+def _ends(ends: Mapping[str, Any], i: int, n: int) -> dict[str, Bound]:
+    """Return the ends of the scale of entry i of n, from single ends or lists."""
+    found = {}
+    for name, end in ends.items():
+        is_list = isinstance(end, Sequence) and not isinstance(end, str)
+        if is_list and len(end) != n:
+            raise InputError(f"{name} needs an entry for each of the {n} entries of color", name)
+        found[name] = end[i] if is_list else end
+    return found
+
+
+def _axes(
+    ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int, *, grid: bool = False
+) -> list[Any]:
+    """Return the axes given, or rows of new ones."""
+    if ax is None and grid:
+        n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
+        # A legend beside each panel takes the space that it needs.
+        size = 1.2 * PANEL * n_columns, PANEL * n_rows
+        pads = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15)
+        figure = plt.figure(figsize=size, layout=pads)
+        made = figure.subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
+        for spare in made[n_panels:]:
+            spare.remove()
+        return made[:n_panels]
     if ax is None:
         gap = 2.2 * plt.rcParams["font.size"] / 72
         size = n_panels * PANEL + (n_panels - 1) * gap, PANEL
-        grid = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL}
-        return list(plt.subplots(1, n_panels, figsize=size, squeeze=False, gridspec_kw=grid)[1][0])
+        space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL}
+        return list(plt.subplots(1, n_panels, figsize=size, squeeze=False, gridspec_kw=space)[1][0])
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     if len(axes) != n_panels:
         text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
@@ -209,19 +406,17 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     return axes
 
 
-def _draw_regions(
-    ax: Any, result: Result, limits: Points, title: str, paths: Sequence[Path], colors: list[str]
+def _set_panel(
+    ax: Any, result: Result, limits: Points, title: str, *, frameon: bool = True
 ) -> None:
-    """Draw the regions, the title and the names of the components."""
+    """Write the title and the names of the components, and set the limits."""
     ax.set_title(title, fontsize="medium")
     name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
     ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
-    for path, color in zip(paths, colors, strict=False):
-        if len(path):
-            # Borders have the colour of the page, which can be light or dark.
-            style = {"facecolor": to_rgba(color, REGION_ALPHA), "edgecolor": ax.get_facecolor()}
-            ax.add_patch(PathPatch(path, linewidth=1, **style))
+    ax.set_axisbelow(False)  # Nothing between regions and points, which thus are one raster.
+    if not frameon:
+        ax.set_axis_off()
 
 
 def _draw_cells(
@@ -229,29 +424,66 @@ def _draw_cells(
     points: Points,
     shown: NDArray[np.bool_],
     values: Values,
-    area: float,
+    norm: Normalize | None,
     hollow: NDArray[np.bool_],
+    look: Look,
 ) -> None:
     """Draw cells in the colours of their values; those without a value are grey and below."""
-    grey, known = points[shown & ~values.known], np.flatnonzero(shown & values.known)
-    _dots(ax, grey, np.sqrt(area), unlabeled_color(ax), zorder=1.5)
+    size, grey = np.sqrt(look.area), points[shown & ~values.known]
+    color = look.na_color or unlabeled_color(ax)
+    _dots(ax, grey, size, color, zorder=1.5, alpha=look.opacity(len(grey)))
+    known = np.flatnonzero(shown & values.known)
     points, found, hollow = points[known], values.values[known], hollow[known]
     if values.colors is None:
         order = np.argsort(found, kind="stable")  # the largest values are on top
-        style = {"s": area, "linewidths": 0, "rasterized": True, "zorder": 2}
-        x, y = points[order].T
-        ax.scatter(x, y, c=found[order], cmap=COLOR_MAP, norm=values.norm, **style)
+        style: dict[str, Any] = {"s": look.area, "linewidths": 0, "rasterized": True, "zorder": 2}
+        style |= {"c": found[order], "cmap": look.cmap, "norm": norm, "alpha": look.alpha}
+        ax.scatter(*points[order].T, **style)
         return
-    # One Line2D for each class is by far the fastest way to draw many points. The smallest class is
-    # on top.
     colors = list(values.colors.values())
-    for code in np.argsort(-np.bincount(found, minlength=len(colors)), kind="stable"):
-        of_class = found == code
-        _dots(ax, points[of_class & ~hollow], np.sqrt(area), colors[code], zorder=2)
-        rim = {"markeredgecolor": colors[code], "markeredgewidth": max(0.6, np.sqrt(area) / 6)}
-        _dots(ax, points[of_class & hollow], np.sqrt(area), "none", zorder=2, **rim)
+    sizes = np.bincount(found, minlength=len(colors))
+    if look.contours:
+        for code, color in enumerate(colors):
+            _draw_contours(ax, points[found == code], color)
+        return
+    # One Line2D for many points is by far the fastest way to draw them.
+    for code, rows in _rounds(found, len(colors)):
+        style = {"zorder": 2, "alpha": look.opacity(sizes[code])}
+        rim = {"markeredgecolor": colors[code], "markeredgewidth": max(0.6, size / 6)}
+        _dots(ax, points[rows[~hollow[rows]]], size, colors[code], **style)
+        _dots(ax, points[rows[hollow[rows]]], size, "none", **style, **rim)
+
+
+def _rounds(codes: NDArray[np.intp], n_classes: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield a class and some of its rows, in turns, so that no class lies on top of another."""
+    order = np.random.default_rng(0).permutation(len(codes))
+    for i, part in enumerate(np.array_split(order, N_ROUNDS)):
+        for j in range(n_classes):
+            code = (j + i * n_classes // N_ROUNDS) % n_classes
+            rows = part[codes[part] == code]
+            if len(rows):
+                yield code, rows
+
+
+def _draw_contours(ax: Any, points: Points, color: str) -> None:
+    """Draw lines within which half and 90 % of the points of a class lie."""
+    edges: Any = [np.linspace(limit[0], limit[1], 151) for limit in (ax.get_xlim(), ax.get_ylim())]
+    density = gaussian_filter(np.histogram2d(points[:, 0], points[:, 1], bins=edges)[0], 2)
+    ordered = np.sort(density.ravel())[::-1]
+    inside = np.searchsorted(ordered.cumsum(), np.multiply(MASSES, ordered.sum()))
+    levels = np.unique(ordered[inside])
+    if levels[0] > 0:
+        x, y = ((edge[1:] + edge[:-1]) / 2 for edge in edges)
+        ax.contour(x, y, density.T, levels=levels, colors=color, linewidths=1, zorder=2)
+
+
+def _medians(points: Points, shown: NDArray[np.bool_], values: Values) -> Points:
+    """(M, 2) middles of the cells of each category; NaN for a category without cells."""
+    codes = [shown & (values.values == code) for code in range(len(values.colors or ()))]
+    return np.array([np.median(points[c], axis=0) if c.any() else [np.nan] * 2 for c in codes])
 
 
 def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> None:
+    """Draw points of a diameter in points."""
     style = {"markeredgewidth": 0} | style
     ax.plot(*points.T, "o", markersize=size, color=color, rasterized=True, **style)

@@ -1,0 +1,119 @@
+"""The map in a notebook: a lasso, names on hover, and the regions beneath."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.figure import Figure
+
+from centroid_encoder.errors import InputError
+from centroid_encoder.pl import _regions
+from centroid_encoder.pl._colors import Palette, class_colors, store_colors
+from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
+from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._result import obs_key
+
+if TYPE_CHECKING:
+    from jscatter import Scatter
+
+COLOR_MAP = "viridis"
+PIXELS = 800
+"""Width and height of the picture of the regions."""
+NO_VALUE = "#b0b0b0"
+
+
+def interactive(
+    adata: AnnData,
+    *,
+    key: str = "ce",
+    color: str | None = None,
+    layer: str | None = None,
+    use_raw: bool | None = None,
+    gene_symbols: str | None = None,
+    regions: Drawn | None = "soft",
+    palette: Palette | None = None,
+    height: int = 480,
+) -> Scatter:
+    """Show the map in a notebook, with a lasso and with the class of a cell on hover.
+
+    Needs the extra "notebook" (jupyter-scatter). A lasso is drawn with Shift and the mouse, or
+    after a long press. Then ``adata[scatter.selection()]`` has the selected cells::
+
+        scatter = ce.pl.interactive(adata)
+        scatter.show()
+
+    Parameters
+    ----------
+    adata, key, color, layer, use_raw, gene_symbols, regions, palette
+        As in `voronoi`; `color` is one name.
+    height
+        Height of the figure in pixels.
+
+    Returns
+    -------
+    jscatter.Scatter
+        The figure. `selection` returns the names of the selected cells, and selects names.
+
+    Raises
+    ------
+    KeyError, ValueError
+        As in `voronoi`.
+    ImportError
+        If jupyter-scatter is not installed.
+    """
+    try:
+        from jscatter import Scatter
+    except ImportError as error:
+        text = "needs jupyter-scatter: pip install 'centroid-encoder[notebook]'"
+        raise ImportError(f"ce.pl.interactive {text}") from error
+    result = _result.read_result(adata, key)
+    _regions.check_drawn(result, regions)
+    if result.embedding.shape[1] > 2:
+        raise InputError(f"the map must have two components, not {result.embedding.shape[1]}")
+    colors = class_colors(adata, result, palette)
+    of_class = {name: colors[name] for name in result.classes}
+    values = Values(result.label_key, result.codes, of_class)
+    if color is not None and color != result.label_key:
+        values = read_values(adata, color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols)
+    points = _regions.plane_points(result.embedding)
+    inside = np.vstack([points, _regions.plane_centers(result.centers)])
+    limits = _regions.panel_limits(inside)
+    (x_min, y_min), (x_max, y_max) = limits.tolist()
+    cells = pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}, index=adata.obs_names)
+    hover = ["cell", values.name, "predicted class", "confidence"]
+    cells[hover[0]] = adata.obs_names
+    cells[hover[1]] = values.values
+    color_map: str | dict[str, str] = COLOR_MAP
+    if values.colors is not None:
+        names = [*map(str, values.colors), "none"]
+        cells[hover[1]] = pd.Categorical.from_codes(values.values % len(names), names)
+        color_map = dict(zip(names, [*values.colors.values(), NO_VALUE], strict=True))
+    cells[hover[2]] = adata.obs[obs_key(key, "label")].astype(str)
+    cells[hover[3]] = adata.obs[obs_key(key, "confidence")].round(3)
+    cells = cells[result.embedded]
+    scatter = Scatter("x", "y", data=cells, data_use_index=True, width=height, height=height)
+    scatter.x(scale=(x_min, x_max)).y(scale=(y_min, y_max)).axes(False)
+    scatter.color(by=values.name, map=color_map).legend(True)
+    scatter.tooltip(True, properties=hover, histograms=False)
+    if regions is not None:
+        drawn = RegionPatches(adata, result, regions, limits, list(of_class.values()))
+        scatter.widget.background_image = _picture(drawn, limits)
+    store_colors(adata, result, colors)
+    return scatter
+
+
+def _picture(drawn: RegionPatches, limits: Points) -> str:
+    """Return the regions as a PNG in a data URL."""
+    figure = Figure(figsize=(PIXELS / 100, PIXELS / 100))
+    ax = figure.add_axes((0, 0, 1, 1), xlim=limits[:, 0], ylim=limits[:, 1])
+    ax.set_axis_off()
+    drawn.draw(ax)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
