@@ -76,15 +76,15 @@ def test_what_a_file_cannot_hold_is_said_at_opening_and_left_out_by_a_button(
     catalog.choose(catalog.add(cells, "notebook"))
     assert row.message.kind == "warning"
     assert row.message.text() == (
-        "This table cannot be saved as it is: uns['steps'] is a list, which no file can hold; "
-        "delete it, or save without it."
+        "This table cannot be saved as it is: entry 'steps' (uns) is a list, which no file can "
+        "hold; delete it, or save without it."
     )
     assert row.without_button.isHidden()
     row.save_table(path := tmp_path / "cells.h5ad")
     for name in ("steps", "more"):
         finish(row, qtbot)
         assert not path.exists()
-        assert row.without_button.text() == f"Save without uns['{name}']"
+        assert row.without_button.text() == f"Save without entry '{name}' (uns)"
         assert not row.without_button.isHidden()
         row.without_button.click()
     finish(row, qtbot)

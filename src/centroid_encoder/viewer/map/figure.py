@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.collections import PathCollection
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
 
+from centroid_encoder.core.regions import blended_colors
 from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.artists import Dots, Names
 from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
@@ -23,6 +25,8 @@ MAX_NAMES = 20
 """With more classes, their names would hide the map; they are written if the user wants them."""
 FEW, LARGEST_DOT = 20, 8
 """If fewer cells are selected, their dots have this diameter in points."""
+N_PIXELS = 160
+"""Width and height of the picture of soft regions, which are twice as wide as the map."""
 FADED = 0.6
 """Opacity of the veil over the cells that are not selected."""
 
@@ -70,6 +74,10 @@ class MapFigure:
         self._codes, self._fills, self._edges = self.rows, [""], [""]
         self._regions = PathCollection([], linewidths=1)
         self.ax.add_collection(self._regions, autolim=False)
+        self._blend = AxesImage(self.ax, origin="lower", interpolation="bilinear")
+        self._blend.set(zorder=0.5, visible=False)
+        self._blended: tuple[Any, ...] = ()
+        """Centers, colours and limits of the picture of soft regions."""
         self._veil = Rectangle(
             (0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes
         )
@@ -77,7 +85,7 @@ class MapFigure:
         self._reference, self._cells, self._bold, self._chosen = dots
         self._chosen.set_animated(True)
         self._names = Names()
-        for artist in (*dots, self._veil, self._names):
+        for artist in (self._blend, *dots, self._veil, self._names):
             self.ax.add_artist(artist)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self._hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=5, **ring)
@@ -198,8 +206,14 @@ class MapFigure:
         self.figure.set_facecolor(style.page)
         self._outline.set_color(style.ink)
         self.ax.set_facecolor(style.panel)
-        self._regions.set_facecolor([to_rgba(color, alpha) for color in self.colors])
-        self._regions.set_edgecolor(style.panel)
+        self._blend.set(visible=scene.soft and len(scene.shapes) > 0, alpha=alpha)
+        if self._blend.get_visible():
+            self._draw_blend()
+            self._regions.set(facecolor="none", edgecolor=blend(style.ink, style.panel, 0.35))
+            self._regions.set_linewidth(0.5)
+        else:
+            self._regions.set_facecolor([to_rgba(color, alpha) for color in self.colors])
+            self._regions.set(edgecolor=style.panel, linewidth=1)
         self.rows = _drawn(scene, shown, codes)
         bold = self.rows[((scene.codes >= 0) & scene.bold)[self.rows]]
         self._stamp(self._cells, self.rows, size)
@@ -213,6 +227,18 @@ class MapFigure:
         self._names.ink, self._names.halo = style.ink, style.panel
         self._mark()
         self._canvas.draw_idle()
+
+    def _draw_blend(self) -> None:
+        """Compute the colours of soft regions, if they differ from the last ones."""
+        n = len(self.scene.shapes)
+        middle, half = self.scene.limits.mean(axis=0), np.ptp(self.scene.limits, axis=0)
+        limits, centers = np.array([middle - half, middle + half]), self.scene.centers[:n]
+        wanted = centers.tobytes(), limits.tobytes(), tuple(self.colors[:n])
+        if wanted != self._blended:
+            self._blended = wanted
+            rgb = np.array([to_rgb(color) for color in self.colors[:n]])
+            self._blend.set_data(blended_colors(centers, rgb, limits, N_PIXELS))
+            self._blend.set_extent((*limits[:, 0], *limits[:, 1]))
 
     def _stamp(self, dots: Dots, rows: NDArray[np.intp], size: float) -> None:
         dots.set_content(self.scene.points[rows], self._codes[rows], size, self._fills, self._edges)
@@ -237,10 +263,9 @@ def _size_of(n: int) -> float:
 def _drawn(scene: Scene, shown: NDArray[np.bool_], codes: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the rows of the cells that are embedded and whose class is shown, the last on top.
 
-    Cells with the code −1 come first, and those with the rarest code come last.
+    Cells with the code −1 come first. No class lies on top of the others.
     """
     rows = scene.rows
     rows = rows[np.append(shown, True)[scene.codes[rows]] & ~np.isnan(scene.points[rows, 0])]
-    counts = np.bincount(codes[rows] + 1, minlength=1)
-    counts[0] = len(rows) + 1
-    return np.asarray(rows[np.argsort(-counts[codes[rows] + 1], kind="stable")])
+    rows = rows[np.random.default_rng(0).permutation(len(rows))]
+    return np.concatenate([rows[codes[rows] < 0], rows[codes[rows] >= 0]])

@@ -36,6 +36,8 @@ class Scene:
     """(n, 2) positions of reference cells, drawn pale behind the other cells."""
     hollow: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     """(n,) rows of cells that are drawn as rings: those that are held out."""
+    soft: bool = False
+    """Whether the colours of the regions blend at their borders."""
     bold: bool = False
     """Whether cells with a class are drawn again in front, the larger the fewer they are."""
 

@@ -107,7 +107,9 @@ class MapPanel(QWidget):
         rows = self._rows(run.kept, run.held_out)
         hollow = np.flatnonzero(run.held_out)
         names = tuple(map(str, run.classes))
-        scene = Scene(points, run.codes, rows, shapes, limits, names, places, hollow=hollow)
+        soft = self._session.regions == "voronoi"
+        parts = points, run.codes, rows, shapes, limits, names, places
+        scene = Scene(*parts, hollow=hollow, soft=soft)
         title = f"{run.train.sum():,} cells in training"
         self._show(scene, [colors.get(name, GREY) for name in run.classes], title, "")
 
@@ -181,7 +183,8 @@ class MapPanel(QWidget):
         names = tuple(map(str, session.classes))
         rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
         bold = is_draft and session.labeling is not None
-        scene = Scene(points, codes, rows, shapes, limits, names, centers, behind, hollow, bold)
+        parts = points, codes, rows, shapes, limits, names, centers, behind, hollow
+        scene = Scene(*parts, soft=session.regions == "voronoi", bold=bold)
         title, tip = headline(result, session.regions, len(behind))
         labels = None if session.adata is None else session.adata.obs.get(result.label_key)
         if is_draft and labels is not None:

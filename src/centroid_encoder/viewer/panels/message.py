@@ -56,7 +56,13 @@ class Message(QLabel):
 FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
 """Advice on parameters: the widget has fields and buttons instead."""
 PART = re.compile(r"\b(obs|uns|obsm|layers)\[(['\"])(.*?)\2\]")
-WORDS = {"obs": "column {!r}", "uns": "result {!r}", "obsm": "obsm: {}", "layers": "layers: {}"}
+WORDS = {"obs": "column {!r}", "obsm": "obsm: {}", "layers": "layers: {}"}
+WORDS["uns"] = "entry {!r} (uns)"
+    "obs": "column {!r}",
+    "uns": "entry {!r} (uns)",
+    "obsm": "obsm: {}",
+    "layers": "layers: {}",
+}
 """The parts of an AnnData, as the fields of the widget call them."""
 
 

@@ -21,7 +21,7 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
@@ -158,7 +158,8 @@ class SaveRow(QWidget):
 
         session = self._session
         with self._saying(f"Saved {path.name}."):
-            drawn = plot(session.adata, key=session.key, regions=session.regions, show=False)
+            regions = "soft" if session.regions == "voronoi" else session.regions
+            drawn = plot(session.adata, key=session.key, regions=regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
             try:
                 save_figure(figure, path)
@@ -207,7 +208,7 @@ class SaveRow(QWidget):
             if isinstance(error, UnwritableError):
                 less = [*without, str(error.parameter)]
                 self._again = partial(self._write, write, done, path, less)
-                self.without_button.setText(f"Save without {error.parameter}")
+                self.without_button.setText(f"Save without {in_words(str(error.parameter))}")
                 self.without_button.show()
             with self._saying(done):
                 if error is not None:
