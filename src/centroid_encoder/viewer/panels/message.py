@@ -56,8 +56,7 @@ class Message(QLabel):
 FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
 """Advice on parameters: the widget has fields and buttons instead."""
 PART = re.compile(r"\b(obs|uns|obsm|layers)\[(['\"])(.*?)\2\]")
-WORDS = {"obs": "column {!r}", "obsm": "obsm: {}", "layers": "layers: {}"}
-WORDS["uns"] = "entry {!r} (uns)"
+WORDS = {
     "obs": "column {!r}",
     "uns": "entry {!r} (uns)",
     "obsm": "obsm: {}",
