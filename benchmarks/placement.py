@@ -101,7 +101,7 @@ KEYS = ("set", "method", "draw")
 """Columns that identify a draw."""
 COLUMNS = (
     *("decision", "cells", "neighbours", "trust", "continuity", "trust within"),
-    *("continuity within", "border", "order", "edge", "area", "sizes", "room", "seconds"),
+    *("continuity within", "border", "order", "edge", "area", "sizes", "seconds"),
 )
 """Columns of measures in the file."""
 HEADINGS = {

@@ -37,8 +37,8 @@ SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
 ALL = "all"
 COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
-N_ROUNDS = 8
-"""Each class is drawn in so many parts, so that no class lies on top of the others."""
+N_PARTS = 128
+"""The classes are drawn in so many parts, in turns, so that none lies on top of the others."""
 MASSES = 0.5, 0.9
 """Shares of the cells of a class within its contour lines."""
 
@@ -457,9 +457,10 @@ def _draw_cells(
 def _rounds(codes: NDArray[np.intp], n_classes: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield a class and some of its rows, in turns, so that no class lies on top of another."""
     order = np.random.default_rng(0).permutation(len(codes))
-    for i, part in enumerate(np.array_split(order, N_ROUNDS)):
+    n_rounds = int(np.clip(N_PARTS // n_classes, 2, 8))
+    for i, part in enumerate(np.array_split(order, n_rounds)):
         for j in range(n_classes):
-            code = (j + i * n_classes // N_ROUNDS) % n_classes
+            code = (j + i * n_classes // n_rounds) % n_classes
             rows = part[codes[part] == code]
             if len(rows):
                 yield code, rows
