@@ -112,16 +112,37 @@ def test_regions_are_below_the_points_and_optional() -> None:
     assert color_at(figure, (3, 5)) == rgb(Style().panel)
 
 
-def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> None:
-    codes = np.array([-1] * 5 + [0] * 2 + [1] * 3 + [2])
-    points = np.full((len(codes), 2), 5.0)
+def test_no_class_lies_on_top_and_unlabeled_cells_lie_at_the_bottom() -> None:
+    """At each of 81 places, there is a cell of two classes and a cell without a label."""
+    places = np.stack(np.meshgrid(np.arange(1, 10), np.arange(1, 10)), axis=-1).reshape(-1, 2)
     figure = make_figure()
-    figure.show(make_scene(points, codes), COLORS)
-    assert color_at(figure, (5, 5)) == rgb(COLORS[2])
-    for hidden, color in (("C", COLORS[0]), ("AC", COLORS[1]), ("ABC", Style().unlabeled)):
+    scene = make_scene(np.tile(places, (3, 1)).astype(float), np.repeat([0, 1, -1], 81))
+    figure.show(scene, COLORS)
+    x, y = figure.ax.transData.transform(places).astype(int).T
+    seen = [tuple(color) for color in pixels(figure)[y, x].tolist()]
+    assert set(seen) == {rgb(COLORS[0]), rgb(COLORS[1])}
+    assert 25 < seen.count(rgb(COLORS[0])) < 56
+    for hidden, color in (("A", COLORS[1]), ("AB", Style().unlabeled)):
         figure.hidden = frozenset(hidden)
         figure.update()
-        assert color_at(figure, (5, 5)) == rgb(color)
+        assert {tuple(one) for one in pixels(figure)[y, x].tolist()} == {rgb(color)}
+
+
+def test_soft_regions_blend_at_the_border_and_stay_in_a_zoomed_view() -> None:
+    centers = np.array([[2.0, 5.0], [8.0, 5.0], [5.0, 30.0]])
+    scene = make_scene(shapes=center_regions(centers, LIMITS), centers=centers, rows=[])
+    figure = make_figure()
+    figure.set_named(False)
+    plain, soft = [], []
+    for found, is_soft in ((plain, False), (soft, True)):
+        figure.show(replace(scene, soft=is_soft), COLORS)
+        found += [np.array(color_at(figure, (x, 5))) for x in (2, 4.9, 5.1, 8)]
+    for one, other in ((plain[0], soft[0]), (plain[3], soft[3])):
+        assert np.abs(one - other).max() <= 4, "at its center, a class has its own colour"
+    assert np.abs(plain[1] - plain[2]).max() > 30
+    assert np.abs(soft[1] - soft[2]).max() < 12, "colours pass into each other"
+    figure.look_at(np.array([[-3.0, -3.0], [13.0, 13.0]]))
+    assert color_at(figure, (-2, 5)) != rgb(Style().panel)
 
 
 def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene() -> None:
