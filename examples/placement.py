@@ -11,7 +11,7 @@ import scanpy as sc
 from scipy.spatial import Voronoi, voronoi_plot_2d
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import Layout
+from centroid_encoder.core.layout import Layout
 
 folder = Path("demo")
 folder.mkdir(exist_ok=True)

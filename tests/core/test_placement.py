@@ -18,7 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import BETWEEN_WEIGHT, PLACED, Layout, Placer, Scatter
+from centroid_encoder.core.layout import PLACED, Layout
+from centroid_encoder.core.placement import BETWEEN_WEIGHT, Placer, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 

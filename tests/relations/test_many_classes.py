@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import Layout
+from centroid_encoder.core.layout import Layout
 
 
 def test_near_classes_lie_near_each_other_among_a_thousand() -> None:

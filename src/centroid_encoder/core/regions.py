@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import Voronoi
 
+from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.matrix import CHUNK
-from centroid_encoder.core.placement import Layout
 
 Box: TypeAlias = "tuple[float, float, float, float] | NDArray[np.floating]"
 """``(x_min, y_min, x_max, y_max)``, or the same as a (2, 2) array."""

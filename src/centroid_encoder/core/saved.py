@@ -22,10 +22,11 @@ from safetensors.numpy import save as serialize
 
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Standardizer
+from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.placement import Layout, Placer, Scatter
+from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.targets import CentroidTargets
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing

@@ -35,7 +35,7 @@ def test_a_long_text_makes_the_dock_higher_and_not_wider(qtbot: QtBot, word: str
         (MissingKeyError("obs has no column"), "obs has no column."),
         (ValueError(""), "ValueError."),
         (ValueError("obs['a'] and obsm[\"X_b\"] differ"), "Column 'a' and obsm: X_b differ."),
-        (ValueError("uns['ce'] is damaged"), "Result 'ce' is damaged."),
+        (ValueError("uns['ce'] is damaged"), "Entry 'ce' (uns) is damaged."),
         ("what now?", "What now?"),
     ],
 )
