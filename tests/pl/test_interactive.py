@@ -17,8 +17,10 @@ from typing import Any
 import anndata as ad
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
+from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
 
@@ -150,3 +152,25 @@ def test_a_lasso_in_a_browser_selects_cells(adata: ad.AnnData, tmp_path: Path) -
     assert set(selected) <= set(adata.obs_names[away < 63])
     assert set(selected) >= set(adata.obs_names[away < 57])
     assert len(selected) > 10
+
+
+@pytest.mark.parametrize("color", ["x", "place 1", "cell", "confidence", "predicted class"])
+def test_columns_with_names_of_the_figure_are_shown_as_they_are(
+    adata: ad.AnnData, color: str
+) -> None:
+    adata.obs[color] = np.arange(adata.n_obs) * 10.0
+    adata.obs.iloc[5, adata.obs.columns.get_loc(color)] = np.nan
+    scatter = ce.pl.interactive(adata, color=color)
+    found = scatter._data
+    assert scatter.color()["by"] == color
+    assert found[color].tolist() == adata.obs[color].dropna().tolist()
+    places = found[[scatter.x()["x"], scatter.y()["y"]]].to_numpy()
+    assert_allclose(places, np.delete(adata.obsm["X_ce"], 5, axis=0))
+
+
+def test_a_category_may_be_called_none_and_names_must_be_unique(adata: ad.AnnData) -> None:
+    adata.obs["kind"] = pd.Categorical(np.where(np.arange(adata.n_obs) % 2, "none", "some"))
+    ce.pl.interactive(adata, color="kind")
+    adata.obs_names = ["cell"] * adata.n_obs
+    with pytest.raises(ValueError, match="not unique"):
+        ce.pl.interactive(adata)

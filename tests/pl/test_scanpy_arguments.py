@@ -119,7 +119,9 @@ def test_the_frame_the_title_and_the_legend(adata: ad.AnnData) -> None:
         assert ax.get_title() == "Blood"
         assert not ax.axison
         legend = ax.get_legend()
-        assert [text.get_text() for text in legend.get_texts()] == ["d1", "d2", "d3"]
+        # Only this package draws held-out cells as rings.
+        found = [text.get_text() for text in legend.get_texts()]
+        assert found == ["d1", "d2", "d3", *["held out"] * (ax.get_xlabel() == "CE1")]
         assert {text.get_fontsize() for text in legend.get_texts()} == {5}
         assert legend._loc == 2
     for ax in both(adata, color="donor", legend_loc="none"):
@@ -210,3 +212,46 @@ def test_a_pdf_has_one_picture_and_text(adata: ad.AnnData, tmp_path: Any) -> Non
     data = (tmp_path / "a.pdf").read_bytes()
     assert data.count(b"/Subtype /Image") <= 2  # The picture and its opacity.
     assert b"/CIDFontType2" in data
+
+
+def test_a_palette_colours_the_column_that_is_drawn(adata: ad.AnnData) -> None:
+    before = list(adata.uns["cell_type_colors"]) if "cell_type_colors" in adata.uns else None
+    ours, theirs = both(adata, color="donor", palette=["#aa0000", "#00aa00", "#0000aa"])
+    assert by_color(ours) == by_color(theirs)
+    found = list(adata.uns["cell_type_colors"])
+    assert before in (None, found)
+    assert not {*found} & {"#aa0000", "#00aa00", "#0000aa"}
+    ax = ce.pl.voronoi(adata, color="ce_label", split="all", show=False)
+    assert {*by_color(ax)} == {*found}, "predicted classes have the colours of the classes"
+
+
+def test_groups_and_ends_of_a_grid_concern_the_columns_that_have_them(adata: ad.AnnData) -> None:
+    adata.obs["flat"] = 0.0
+    colors = ["cell_type", "donor", "size", "flat"]
+    axes = ce.pl.voronoi(adata, color=colors, groups=["d2"], vmin=1, vcenter=None, show=False)
+    assert {*by_color(axes[1])} == {"#222222", "#d3d3d3"}
+    assert len(by_color(axes[0])) == 3
+    ce.pl.voronoi(adata, color="flat", vcenter=0, split="all", show=False).figure.canvas.draw()
+
+
+def test_long_legends_of_a_grid_do_not_overlap(adata: ad.AnnData) -> None:
+    names = [f"a long name of a type of cells, number {i}" for i in range(40)]
+    adata.obs["long"] = pd.Categorical.from_codes(np.arange(adata.n_obs) % 40, names)
+    adata.obs["cost_$_x_$"] = adata.obs["size"]
+    axes = ce.pl.voronoi(adata, color=["long", "cost_$_x_$", "donor"], ncols=2, show=False)
+    axes[0].figure.canvas.draw()
+    boxes = [ax.get_tightbbox() for ax in axes]
+    assert not any(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[i + 1 :])
+    sizes = np.array([ax.get_window_extent().size for ax in axes])
+    assert_allclose(sizes, 5 * axes[0].figure.dpi, rtol=0.01)
+
+
+def test_thirty_long_names_on_the_data_do_not_overlap(embed: Any) -> None:
+    names = [f"CD4+/CD45RA+/CD25- T cell {i}" for i in range(30)]
+    adata = embed(30, n_obs=300, names=names)
+    ax = ce.pl.voronoi(adata, split="train", legend_loc="on data", show=False)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == 30
+    n_over = sum(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[i + 1 :])
+    assert n_over <= 2

@@ -111,12 +111,12 @@ def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) ->
     """Write a figure in one of the `FORMATS`, by default with 300 dots per inch.
 
     Fonts are of Type 42, because journals and drawing programs refuse those of Type 3, which are
-    matplotlib's default in PDF.
+    matplotlib's default in PDF. Texts of an SVG are texts.
     """
     if dpi is None:
         chosen = plt.rcParams["savefig.dpi"]
         dpi = 300 if chosen == "figure" else chosen
-    with plt.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+    with plt.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}):
         figure.savefig(path, format=kind, dpi=dpi, bbox_inches="tight")
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from anndata.utils import make_index_unique
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl import _regions
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors
 from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
@@ -51,7 +52,7 @@ def interactive(
     Parameters
     ----------
     adata, key, color, layer, use_raw, gene_symbols, regions, palette
-        As in `voronoi`; `color` is one name.
+        As in `voronoi`; `color` is one name. Cells without a number are left out.
     height
         Height of the figure in pixels.
 
@@ -72,35 +73,44 @@ def interactive(
     except ImportError as error:
         text = "needs jupyter-scatter: pip install 'centroid-encoder[notebook]'"
         raise ImportError(f"ce.pl.interactive {text}") from error
+    check_name(color, "color", "one column of obs or one variable", str | None)
+    if not adata.obs_names.is_unique:
+        text = "a lasso finds cells by their names, which are not unique here"
+        raise InputError(f"{text}; call adata.obs_names_make_unique() first")
     result = _result.read_result(adata, key)
     _regions.check_drawn(result, regions)
     if result.embedding.shape[1] > 2:
         raise InputError(f"the map must have two components, not {result.embedding.shape[1]}")
-    colors = class_colors(adata, result, palette)
+    by_class = color in (None, result.label_key)
+    colors = class_colors(adata, result, palette if by_class else None)
     of_class = {name: colors[name] for name in result.classes}
     values = Values(result.label_key, result.codes, of_class)
-    if color is not None and color != result.label_key:
-        values = read_values(adata, color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols)
+    if color is not None and not by_class:
+        values = read_values(
+            adata, color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols, palette=palette
+        )
     points = _regions.plane_points(result.embedding)
     inside = np.vstack([points, _regions.plane_centers(result.centers)])
     limits = _regions.panel_limits(inside)
     (x_min, y_min), (x_max, y_max) = limits.tolist()
-    cells = pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}, index=adata.obs_names)
-    hover = ["cell", values.name, "predicted class", "confidence"]
-    cells[hover[0]] = adata.obs_names
-    cells[hover[1]] = values.values
+    # Names of columns of the user come first, and are not changed.
+    given = [values.name, "cell", "predicted class", "confidence", "place 1", "place 2"]
+    shown, cell, predicted, confidence, x, y = make_index_unique(pd.Index(given), join=" ")
+    cells = pd.DataFrame({x: points[:, 0], y: points[:, 1], cell: adata.obs_names})
+    cells[shown] = values.values
     color_map: str | dict[str, str] = COLOR_MAP
     if values.colors is not None:
-        names = [*map(str, values.colors), "none"]
-        cells[hover[1]] = pd.Categorical.from_codes(values.values % len(names), names)
+        names = make_index_unique(pd.Index([*map(str, values.colors), "none"]), join=" ")
+        cells[shown] = pd.Categorical.from_codes(values.values % len(names), names)
         color_map = dict(zip(names, [*values.colors.values(), NO_VALUE], strict=True))
-    cells[hover[2]] = adata.obs[obs_key(key, "label")].astype(str)
-    cells[hover[3]] = adata.obs[obs_key(key, "confidence")].round(3)
-    cells = cells[result.embedded]
-    scatter = Scatter("x", "y", data=cells, data_use_index=True, width=height, height=height)
+    cells.index = adata.obs_names
+    cells[predicted] = adata.obs[obs_key(key, "label")].astype(str)
+    cells[confidence] = adata.obs[obs_key(key, "confidence")].round(3)
+    is_drawn = result.embedded if values.colors is not None else result.embedded & values.known
+    scatter = Scatter(x, y, data=cells[is_drawn], data_use_index=True, width=height, height=height)
     scatter.x(scale=(x_min, x_max)).y(scale=(y_min, y_max)).axes(False)
-    scatter.color(by=values.name, map=color_map).legend(True)
-    scatter.tooltip(True, properties=hover, histograms=False)
+    scatter.color(by=shown, map=color_map).legend(True)
+    scatter.tooltip(True, properties=[cell, shown, predicted, confidence], histograms=False)
     if regions is not None:
         drawn = RegionPatches(adata, result, regions, limits, list(of_class.values()))
         scatter.widget.background_image = _picture(drawn, limits)

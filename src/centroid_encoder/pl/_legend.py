@@ -30,6 +30,7 @@ def legend_beside(
     *,
     marked: bool = False,
     regions: bool = False,
+    rings: bool = False,
     grey_color: str | None = None,
     loc: str = "right margin",
     size: float | str | None = None,
@@ -40,8 +41,8 @@ def legend_beside(
     Another `loc` of matplotlib puts it inside. `size` is the size of the letters.
 
     It has the first `MAX_ENTRIES` names, the number of the others, and the `grey` entries. `marked`
-    adds an entry for the circles around misplaced cells. With `regions`, the colours are those of
-    regions instead of points.
+    adds an entry for the circles around misplaced cells, and `rings` one for held-out cells. With
+    `regions`, the colours are those of regions instead of points.
     """
     handles = [
         _dot(name, to_rgba(color, REGION_ALPHA), color, "s") if regions else _dot(name, color)
@@ -50,6 +51,8 @@ def legend_beside(
     if len(colors) > MAX_ENTRIES:
         handles.append(_dot(f"… and {len(colors) - MAX_ENTRIES} more", "none"))
     handles += [_dot(name, grey_color or unlabeled_color(ax)) for name in grey]
+    if rings:
+        handles.append(_dot("held out", "none", "0.5"))
     if marked:
         handles.append(_dot("misplaced", "none", plt.rcParams["text.color"]))
     first = ax.get_legend()
@@ -62,7 +65,7 @@ def legend_beside(
         beside = (right - ax.bbox.x0) / ax.bbox.width
         style |= {"loc": "center left", "bbox_to_anchor": (beside, 0.5)}
     else:
-        style |= {"loc": loc}
+        style |= {"loc": loc, "frameon": True}
     legend = ax.legend(
         handles,
         # Labels are given, because matplotlib omits handles whose labels begin with an underscore.
@@ -117,16 +120,23 @@ def legend_on_data(
     ink = plt.rcParams["text.color"]
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 4}
     style |= {"clip_on": True, "in_layout": False, "parse_math": False}
-    style["fontsize"] = size or ("small" if len(names) <= 12 else "x-small")
     width = 2.5 if outline is None else outline
     style["path_effects"] = [withStroke(linewidth=width, foreground=ax.get_facecolor())]
     ax.apply_aspect()
-    places = zip(centers, names, strict=True)
-    texts = [ax.text(*center, wrapped(name), **style) for center, name in places]
-    extents = np.array([text.get_window_extent().extents for text in texts])
-    middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-    middles, has_line = move_apart(middles, sizes, ax.get_window_extent())
-    ends = ax.transData.inverted().transform(middles)
+    texts = [
+        ax.text(*place, wrapped(name), **style) for place, name in zip(centers, names, strict=True)
+    ]
+    # Smaller letters, if the names would overlap.
+    for smaller in [size] if size else ["small", "x-small", "xx-small", 4][len(names) > 12 :]:
+        for text in texts:
+            text.set_fontsize(smaller)
+        extents = np.reshape([text.get_window_extent().extents for text in texts], (-1, 4))
+        middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
+        ends, has_line = move_apart(middles, sizes, ax.get_window_extent())
+        apart = np.abs(ends[:, None] - ends) >= (sizes[:, None] + sizes) / 2
+        if (apart.any(axis=2) | np.eye(len(texts), dtype=bool)).all():
+            break
+    ends = ax.transData.inverted().transform(ends)
     for text, center, end, line in zip(texts, centers, ends, has_line, strict=True):
         text.set_position(end)
         if line:

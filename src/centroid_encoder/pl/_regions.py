@@ -85,7 +85,7 @@ class RegionPatches:
     def draw(self, ax: Any) -> None:
         """Draw the regions beneath all else, without a change of the limits of the axes."""
         style: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.6", "linewidth": 0.4}
-        style["rasterized"] = self.image is not None
+        beneath = {"rasterized": self.image is not None, "zorder": 0.6}
         if self.image is not None:
             # Unlike `imshow`, this keeps the aspect and the limits of the axes.
             image = AxesImage(ax, origin="lower", interpolation="bilinear")
@@ -99,7 +99,7 @@ class RegionPatches:
                     # Borders have the colour of the page, which can be light or dark.
                     style = {"facecolor": to_rgba(color, REGION_ALPHA), "linewidth": 1}
                     style["edgecolor"] = ax.get_facecolor()
-                ax.add_patch(PathPatch(path, **style))
+                ax.add_patch(PathPatch(path, **style, **beneath))
 
 
 def soft_image(centers: Points, colors: Sequence[str], limits: Points) -> NDArray[np.float64]:

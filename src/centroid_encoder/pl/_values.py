@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.errors import InputError, MissingKeyError
-from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
 Bound = float | str | Callable[[NDArray[np.floating]], float] | None
@@ -41,15 +41,21 @@ class Values:
         """(n_obs,) mask of the cells that are not grey."""
         return np.asarray(np.isfinite(self.values) if self.colors is None else self.values >= 0)
 
+    @property
+    def names(self) -> dict[str, object]:
+        """The categories by their texts."""
+        return {str(name): name for name in self.colors or ()}
+
     def of_groups(self, groups: Sequence[object]) -> Values:
         """Return the values with grey for the cells of all categories but some."""
         if self.colors is None:
             raise InputError(f"groups are categories, but {self.name!r} holds numbers", "groups")
-        names = {str(name): name for name in self.colors}
+        names = self.names
         if absent := [str(name) for name in groups if str(name) not in names]:
             known = near_matches(absent[0], names)
             raise InputError(f"{self.name!r} has no category {absent[0]!r}{known}", "groups")
-        kept = {name: self.colors[name] for name in (names[str(group)] for group in groups)}
+        wanted = {names[str(group)] for group in groups}
+        kept = {name: color for name, color in self.colors.items() if name in wanted}
         codes = pd.Index(list(kept)).get_indexer(list(self.colors))
         return Values(self.name, np.append(codes, -1)[self.values], kept, ["other", *self.grey])
 
@@ -57,17 +63,25 @@ class Values:
         """Return the scale of the numbers, by default from the smallest to the largest one."""
         known = self.values[self.known]
         known = known if len(known) else np.array([0.0, 1.0])
-        low, middle, high = (_bound(bound, known) for bound in (vmin, vcenter, vmax))
-        low, high = known.min() if low is None else low, known.max() if high is None else high
-        if low > high or (middle is not None and not low < middle < high):
-            text = f"vmin, vcenter and vmax must rise; got {low}, {middle} and {high}"
-            raise InputError(text, "vcenter" if middle is not None else "vmin")
-        return Normalize(low, high) if middle is None else TwoSlopeNorm(middle, low, high)
+        low, middle, high = given = [_bound(bound, known) for bound in (vmin, vcenter, vmax)]
+        rising = [bound for bound in given if bound is not None]
+        if rising != sorted(rising) or (middle is not None and len(set(rising)) < len(rising)):
+            text = f"vmin, vcenter and vmax must rise; got {vmin}, {vcenter} and {vmax}"
+            raise InputError(text, "vmin")
+        # An end that is not given is beyond those that are.
+        low = min([known.min(), *rising]) if low is None else low
+        high = max([known.max(), *rising]) if high is None else high
+        if middle is None:
+            return Normalize(low, high)
+        width = max(high - low, 1e-9)
+        return TwoSlopeNorm(
+            middle, min(low, middle - 1e-3 * width), max(high, middle + 1e-3 * width)
+        )
 
 
 def _bound(bound: Bound, values: NDArray[np.floating]) -> float | None:
     """Return an end of a scale, which may be a percentile such as "p99", or a function."""
-    if isinstance(bound, str) and re.fullmatch(r"p\d+(\.\d+)?", bound) and float(bound[1:]) <= 100:
+    if isinstance(bound, str) and re.fullmatch(r"p(100|\d\d?(\.\d+)?)", bound):
         return float(np.percentile(values, float(bound[1:])))
     if bound is None or isinstance(bound, Real):
         return None if bound is None else float(bound)
@@ -86,17 +100,17 @@ def read_values(
     layer: str | None = None,
     use_raw: bool | None = None,
     gene_symbols: str | None = None,
+    palette: Palette | None = None,
 ) -> Values:
     """Read a column of ``adata.obs`` or a variable, as scanpy's plots do.
 
-    `layer`, `use_raw` and `gene_symbols` are as in `voronoi`. A KeyError is raised if there is
-    neither.
+    The other arguments are as in `voronoi`. A KeyError is raised if there is neither.
     """
     if name in adata.obs:
         column = obs_column(adata, name)
         if is_numeric_dtype(column) and not is_bool_dtype(column):
             return Values(name, column.to_numpy(np.float64, na_value=np.nan), None)
-        colors, column = label_colors(adata, name), column.astype(object)
+        colors, column = label_colors(adata, name, palette), column.astype(object)
         # The `MAX_CATEGORIES` categories with the most cells have colours.
         counts = column.value_counts().reindex(list(colors), fill_value=0)
         most = counts.nlargest(MAX_CATEGORIES).index

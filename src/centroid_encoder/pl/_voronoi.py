@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -14,14 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.legend import Legend
 from numpy.typing import NDArray
+from pandas.api.types import is_scalar
 from scipy.ndimage import gaussian_filter
 
 from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl import _regions
-from centroid_encoder.pl._axes import Save, check_save, finish, panel_title
+from centroid_encoder.pl._axes import Save, check_save, finish, panel_title, write_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
 from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
@@ -32,7 +33,7 @@ from centroid_encoder.tl._result import Result
 
 Split = Literal["train", "test", "unused", "all"]
 
-PANEL = 5.0  # side of a panel in inches
+PANEL, GAP = 5.0, 0.25  # side of a panel, and gap between panels in a grid, in inches
 SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
 ALL = "all"
@@ -64,7 +65,7 @@ def voronoi(
     na_color: str | None = None,
     size: float | None = None,
     alpha: float | None = None,
-    frameon: bool = True,
+    frameon: bool | None = None,
     legend_loc: str | None = "right margin",
     legend_fontsize: float | str | None = None,
     legend_fontoutline: float | None = None,
@@ -99,7 +100,8 @@ def voronoi(
         colours, and the others are grey. A list makes one panel with all cells for each entry.
         Default: the class.
     groups
-        Categories of `color` that have colours; the cells of all others are grey.
+        Categories of `color` that have colours; the cells of all others are grey. In a grid, these
+        are categories of any of the columns.
     layer
         Layer to take the variable from. Default: ``adata.raw`` if it exists, else ``adata.X``.
     use_raw
@@ -125,9 +127,10 @@ def voronoi(
         Draw contour lines of each category, within which half and 90 % of its cells lie, instead
         of points. They show the structure within classes if there are 50,000 cells or more.
     palette
-        Colours of the classes: a matplotlib colour map, a list in category order, or a dict with
-        a colour for every category. Default: ``adata.uns[f"{label_key}_colors"]``. If it is
-        missing, it is written, with colours that colour-blind people can distinguish.
+        Colours of the classes, or of the categories of `color`: a matplotlib colour map, a list in
+        category order, or a dict with a colour for every category. Default:
+        ``adata.uns[f"{label_key}_colors"]``. If the one of the classes is missing, it is written,
+        with colours that colour-blind people can distinguish.
     cmap
         Matplotlib colour map of numbers. Default: viridis.
     vmin, vmax, vcenter
@@ -141,7 +144,8 @@ def voronoi(
         Opacity of the points. Default: smaller for classes with more cells, so that their density
         is visible.
     frameon
-        Draw the frame and the names of the components.
+        Draw the frame and the names of the components. Default: as set by
+        `scanpy.set_figure_params`.
     legend_loc
         ``"right margin"``, ``"on data"``, a location of matplotlib such as ``"upper left"``, or
         None. With ``"on data"``, names are moved apart if they would overlap.
@@ -181,13 +185,16 @@ def voronoi(
         If the file cannot be written, for example because its folder is missing.
     """
     one = color is None or isinstance(color, str)
-    names: list[Any] = [color] if one else list(color or ())
+    names: list[Any] = [color] if color is None or isinstance(color, str) else list(color)
     variable: dict[str, Any] = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
     _check_colors(adata, names, variable)
     if split is not None:
         check_choice("split", split, Split)
     if cmap is not None and not isinstance(cmap, Colormap) and cmap not in mpl.colormaps:
         raise InputError(f"cmap {cmap!r} is no matplotlib colour map", "cmap")
+    for name, number in {"size": size, "alpha": alpha, "ncols": ncols}.items():
+        if number is not None and not (isinstance(number, Real) and number > 0):
+            raise InputError(f"{name} must be a positive number; got {number!r}", name)
     places = ("right margin", "on data", *Legend.codes)
     if legend_loc not in (None, "none", *places):
         text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
@@ -195,6 +202,8 @@ def voronoi(
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = _result.read_result(adata, key)
     _regions.check_drawn(result, regions)
+    if contours and result.embedding.shape[1] == 1:
+        raise InputError("contours need a map with two components, not 1", "contours")
     if (n_components := result.embedding.shape[1]) > 2:
         advice = "train with n_components=2, or draw them with sc.pl.embedding"
         raise InputError(f"this figure shows two components, not {n_components}; {advice}")
@@ -203,16 +212,25 @@ def voronoi(
     if title is not None and len(title) != len(panels):
         text = f"title must have one entry for each of the {len(panels)} panels"
         raise InputError(text, "title")
-    colors = class_colors(adata, result, palette)
+    by_class = [name in (None, result.label_key) for name in names]
+    colors = class_colors(adata, result, palette if any(by_class) else None)
     of_class = {name: colors[name] for name in result.classes}
+    wanted: list[Any] = [] if groups is None else [groups] if is_scalar(groups) else list(groups)
     ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
     kinds: list[tuple[Values, Normalize | None]] = []
     for i, name in enumerate(names):
         values = _class_values(result, of_class)
-        if name not in (None, result.label_key):
-            values = read_values(adata, name, **variable)
-        if groups is not None:
-            values = values.of_groups([groups] if isinstance(groups, str) else groups)
+        if not by_class[i]:
+            values = read_values(adata, name, **variable, palette=palette)
+            if palette is None and values.names.keys() <= set(map(str, of_class)):
+                # Predicted classes have the colours of the classes.
+                same = {str(name): color for name, color in of_class.items()}
+                shared = {category: same[text] for text, category in values.names.items()}
+                values = replace(values, colors=shared) if shared else values
+        if wanted:
+            # In a grid, groups are those of any column.
+            known = wanted if one else [x for x in wanted if str(x) in values.names]
+            values = values.of_groups(known) if known else values
         is_number = values.colors is None
         kinds.append((values, values.norm(**_ends(ends, i, len(names))) if is_number else None))
     points = _regions.plane_points(result.embedding)
@@ -233,7 +251,8 @@ def voronoi(
     for k, (target, (i, panel)) in enumerate(zip(axes, panels, strict=True)):
         values, norm = kinds[i]
         text = panel_title(result, panel, regions) if one and panel != ALL else values.name
-        _set_panel(target, result, limits, title[k] if title else text, frameon=frameon)
+        _set_panel(target, result, limits, frameon=frameon)
+        write_title(target, title[k] if title else None, text)
         patches.draw(target)
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         rings = result.unjudged
@@ -244,22 +263,28 @@ def voronoi(
             misplaced = result.misplaced(_regions.decided_by(result, regions)) & shown
             ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
             _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
-        by_class = names[i] in (None, result.label_key)
         if legend_loc == "on data":
-            others = values.colors if not by_class else None
-            middles = centers if others is None else _medians(points, shown, values)
-            named = list(map(str, result.classes if others is None else others))
-            legend_on_data(target, named, middles, **legend)
+            middles, named = centers, list(map(str, result.classes))
+            if by_class[i]:
+                there = [name in (values.colors or ()) for name in result.classes]
+                middles, named = centers[there], [named[j] for j in np.flatnonzero(there)]
+            elif values.colors is not None:
+                middles, named = _medians(points, shown, values), list(map(str, values.colors))
+            legend_on_data(target, named, middles, size=legend_fontsize, outline=legend_fontoutline)
         if one and target is not axes[-1]:
             continue  # The last panel has the legend of all.
         if norm is not None:
             color_bar(target, values.name, ScalarMappable(norm, look.cmap))
         elif values.colors and legend_loc not in (None, "none", "on data"):
-            marked: dict[str, Any] = {"marked": mark_misplaced and by_class, "grey_color": na_color}
+            marked: dict[str, Any] = {"marked": mark_misplaced, "grey_color": na_color}
+            marked["rings"] = panel == ALL and bool((rings & shown & values.known).any())
+            marked["marked"] &= by_class[i] or not (one and patches.paths)
             legend_beside(target, values.name, values.colors, values.grey, **marked, **legend)
-        if legend_loc == "right margin" and one and not by_class and patches.paths:
+        if legend_loc == "right margin" and one and not by_class[i] and patches.paths:
             marked = {"marked": mark_misplaced, "regions": True}
             legend_beside(target, result.label_key, of_class, **marked, **legend)
+    if ax is None and not one:
+        _arrange(axes, ncols)
     store_colors(adata, result, colors)
     if return_fig and show is None:
         show = False
@@ -311,7 +336,7 @@ def regions(
     colors = class_colors(adata, result, palette)
     limits = _regions.panel_limits(np.vstack([result.embedding, result.centers]))
     target: Any = _axes(ax, 1, 1)[0]
-    _set_panel(target, result, limits, "")
+    _set_panel(target, result, limits)
     of_class = [colors[name] for name in result.classes]
     RegionPatches(adata, result, regions, limits, of_class).draw(target)
     store_colors(adata, result, colors)
@@ -343,7 +368,7 @@ def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, A
         raise InputError("color has no entry", "color")
     if all(name is None or name in adata.obs for name in names):
         for argument, value in variable.items():
-            if value is not None:
+            if value not in (None, False):
                 text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
                 raise InputError(text, argument)
 
@@ -386,10 +411,7 @@ def _axes(
     """Return the axes given, or rows of new ones."""
     if ax is None and grid:
         n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
-        # A legend beside each panel takes the space that it needs.
-        size = 1.2 * PANEL * n_columns, PANEL * n_rows
-        pads = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15)
-        figure = plt.figure(figsize=size, layout=pads)
+        figure = plt.figure(figsize=(PANEL * n_columns, PANEL * n_rows))
         made = figure.subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
         for spare in made[n_panels:]:
             spare.remove()
@@ -402,15 +424,40 @@ def _axes(
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     if len(axes) != n_panels:
         text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
-        raise InputError(f"{text}. Choose one panel with split", "ax")
+        advice = ". Choose one panel with split" if n_columns == n_panels and n_panels > 1 else ""
+        raise InputError(text + advice, "ax")
     return axes
 
 
-def _set_panel(
-    ax: Any, result: Result, limits: Points, title: str, *, frameon: bool = True
-) -> None:
-    """Write the title and the names of the components, and set the limits."""
-    ax.set_title(title, fontsize="medium")
+def _arrange(axes: list[Any], n_columns: int) -> None:
+    """Move panels apart, so that each has room for its legend, and enlarge the figure."""
+    figure = axes[0].figure
+    figure.draw_without_rendering()
+    inner = np.array([ax.get_window_extent().extents for ax in axes])
+    outer = np.array([ax.get_tightbbox().extents for ax in axes])
+    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).T
+    row, column = np.divmod(np.arange(len(axes)), n_columns)
+    before, beside = (np.zeros(column.max() + 1) for _ in range(2))
+    above, below = (np.zeros(row.max() + 1) for _ in range(2))
+    np.maximum.at(before, column, left)
+    np.maximum.at(beside, column, right)
+    np.maximum.at(above, row, top)
+    np.maximum.at(below, row, bottom)
+    ends = np.cumsum(before + PANEL + beside + GAP)
+    depths = np.cumsum(above + PANEL + below + GAP)
+    figure.set_size_inches(ends[-1], depths[-1])
+    for ax, i, j in zip(axes, row, column, strict=True):
+        x = ends[j] - GAP - beside[j] - PANEL
+        y = depths[-1] - depths[i] + GAP + below[i]
+        size = PANEL / ends[-1], PANEL / depths[-1]
+        ax.set_position((x / ends[-1], y / depths[-1], *size))
+
+
+def _set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:
+    """Write the names of the components, and set the limits."""
+    from scanpy import settings
+
+    frameon = getattr(settings, "_frameon", True) if frameon is None else frameon
     name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
     ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
