@@ -277,7 +277,8 @@ def voronoi(
             color_bar(target, values.name, ScalarMappable(norm, look.cmap))
         elif values.colors and legend_loc not in (None, "none", "on data"):
             marked: dict[str, Any] = {"marked": mark_misplaced, "grey_color": na_color}
-            marked["rings"] = panel == ALL and bool((rings & shown & values.known).any())
+            is_ring = rings & shown & values.known
+            marked["rings"] = panel == ALL and not contours and bool(is_ring.any())
             marked["marked"] &= by_class[i] or not (one and patches.paths)
             legend_beside(target, values.name, values.colors, values.grey, **marked, **legend)
         if legend_loc == "right margin" and one and not by_class[i] and patches.paths:
