@@ -27,7 +27,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
 
-FIGURES = [name.replace("_", "-") for name in ce.pl.__all__]
+FIGURES = [name.replace("_", "-") for name in ce.pl.__all__ if name != "interactive"]
 FIT = ("--label-key", "cell_type", "--max-epochs", "3")
 VALIDATE = (*FIT, "--n-folds", "2", "--n-permutations", "2")
 HEAVY = {"torch", "scanpy", "anndata", "matplotlib", "sklearn", "pandas", "numpy"}
@@ -133,7 +133,9 @@ COMMANDS = {
 }
 ONLY_IN_PYTHON = {
     *("adata", "images", "labels", "model", "progress", "copy"),
-    *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
+    *("palette", "legend_loc", "size", "title", "ax", "show", "save", "groups", "gene_symbols"),
+    *("cmap", "vmin", "vmax", "vcenter", "na_color", "alpha", "frameon", "legend_fontsize"),
+    *("legend_fontoutline", "ncols", "return_fig"),
 }
 
 

@@ -30,7 +30,7 @@ def test_defaults_choices_and_types_of_parameters() -> None:
     assert found["missing"].choices == ("error", "drop", "mean")
     assert {str, type(None)} <= set(found["mask_var"].hints)
     assert found["test_size"].hints == [float, type(None)]
-    assert parameters("pl.voronoi")["regions"].choices == ("voronoi", "decoder")
+    assert parameters("pl.voronoi")["regions"].choices == ("soft", "voronoi", "decoder")
 
 
 def test_a_reference_to_another_function_is_replaced_by_its_help() -> None:

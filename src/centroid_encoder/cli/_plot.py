@@ -57,11 +57,13 @@ _add(
     REGIONS,
     click.option(
         "--split",
-        type=click.Choice(["train", "test", "unused"]),
-        help="Cells to show. Default: all.",
+        type=click.Choice(["train", "test", "unused", "all"]),
+        help="Cells to show; all of them in one panel. Default: a panel for each split.",
     ),
+    click.option("--contours", is_flag=True, help="Draw contour lines instead of points."),
     click.option("--mark-misplaced", is_flag=True, help="Circle cells in other classes' regions."),
 )
+_add("regions", "Plot the regions of the classes alone.", REGIONS)
 _add(
     "composition",
     "Plot the classes in each image, donor or other group: a bar for each group.",

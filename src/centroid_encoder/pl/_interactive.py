@@ -51,8 +51,11 @@ def interactive(
 
     Parameters
     ----------
-    adata, key, color, layer, use_raw, gene_symbols, regions, palette
-        As in `voronoi`; `color` is one name. Cells without a number are left out.
+    adata, key, layer, use_raw, gene_symbols, regions, palette
+        As in `voronoi`.
+    color
+        Column of ``adata.obs``, or variable, that gives the points their colours. Cells without a
+        number are left out. Default: the class.
     height
         Height of the figure in pixels.
 

@@ -369,7 +369,7 @@ def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, A
         raise InputError("color has no entry", "color")
     if all(name is None or name in adata.obs for name in names):
         for argument, value in variable.items():
-            if value not in (None, False):
+            if value is not None:
                 text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
                 raise InputError(text, argument)
 
