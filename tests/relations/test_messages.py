@@ -50,7 +50,7 @@ def test_other_functions_take_names(mapped, unchanged):
             refused("key", function, mapped, key=value)
         for function in (ce.tl.composition, ce.pl.composition):
             refused("group_key", function, mapped, value)
-        refused("color", ce.pl.voronoi, mapped, color=value)
+        refused("color", ce.pl.voronoi, mapped, color=[value])
 
 
 @pytest.mark.parametrize(
