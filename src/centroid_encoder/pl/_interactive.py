@@ -43,8 +43,8 @@ def interactive(
 ) -> Scatter:
     """Show the map in a notebook, with a lasso and with the class of a cell on hover.
 
-    Needs the extra "notebook" (jupyter-scatter). A lasso is drawn with Shift and the mouse, or
-    after a long press. Then ``adata[scatter.selection()]`` has the selected cells::
+    Needs the extra "notebook" (jupyter-scatter). The lasso is a button beside the map. After it,
+    ``adata[scatter.selection()]`` has the selected cells::
 
         scatter = ce.pl.interactive(adata)
         scatter.show()

@@ -80,7 +80,8 @@ class RegionPatches:
         self.image: NDArray[np.floating] | None = None
         self.paths = class_regions(adata, result, regions, limits)
         if self.paths and regions == "soft":
-            self.image = soft_image(result.centers, colors, limits)
+            rgb = np.array([to_rgb(color) for color in colors])
+            self.image = blended_colors(result.centers, rgb, limits)
 
     def draw(self, ax: Any) -> None:
         """Draw the regions beneath all else, without a change of the limits of the axes."""
@@ -100,11 +101,6 @@ class RegionPatches:
                     style = {"facecolor": to_rgba(color, REGION_ALPHA), "linewidth": 1}
                     style["edgecolor"] = ax.get_facecolor()
                 ax.add_patch(PathPatch(path, **style, **beneath))
-
-
-def soft_image(centers: Points, colors: Sequence[str], limits: Points) -> NDArray[np.float64]:
-    """(n, n, 3) colours within (2, 2) limits; they blend where one class passes into another."""
-    return blended_colors(centers, np.array([to_rgb(color) for color in colors]), limits)
 
 
 def class_regions(

@@ -111,8 +111,8 @@ def voronoi(
         Column of ``var`` with the names of the variables. Default: ``var_names``.
     regions
         ``"soft"``: Voronoi cells of the class centers, whose colours blend at their borders. The
-        blend shows between which classes a place lies; it is no evidence of doubt, which only
-        points are. ``"voronoi"``: Voronoi cells of one colour, as in the paper; ``"decoder"``,
+        blend shows between which classes a place lies; only points are evidence of doubt.
+        ``"voronoi"``: Voronoi cells of one colour, as in the paper; ``"decoder"``,
         with ``placement="bottleneck"``: the decisions of the model, with curved borders; None: no
         regions.
     split
