@@ -108,9 +108,11 @@ def test_a_list_is_a_grid(adata: ad.AnnData) -> None:
         assert len(one.collections) == (one.get_title() in ("size", "gene1", "gene2"))
         if one.collections:
             assert one.collections[0].norm.vmax == other.collections[0].norm.vmax
-    boxes = [ax.get_tightbbox() for ax in ours]
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+    marked = ce.pl.voronoi(adata, color=colors, ncols=2, mark_misplaced=True, show=False)
+    for axes in (ours, marked):
+        boxes = [ax.get_tightbbox() for ax in axes]
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[i + 1 :])
 
 
 def test_the_frame_the_title_and_the_legend(adata: ad.AnnData) -> None:

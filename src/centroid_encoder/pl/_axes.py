@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
+from centroid_encoder.pl._regions import Points
 from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Result
 from centroid_encoder.tl._summary import unjudged_words
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
 
+PANEL, GAP = 5.0, 0.25
+"""Side of a panel, and gap between panels in a grid, in inches."""
 FORMATS = frozenset(FigureCanvasBase.filetypes)
 """Endings of the files that matplotlib can write, without the dot."""
 RULES: dict[str | None, tuple[str, str]] = {
@@ -38,6 +43,66 @@ def new_axes(width: float, height: float) -> Any:
     """
     size = np.multiply((width, height), plt.rcParams["font.size"] / 10)
     return plt.figure(figsize=tuple(size)).add_axes((0, 0, 1, 1))
+
+
+def panel_axes(
+    ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int, *, grid: bool = False
+) -> list[Any]:
+    """Return the axes given, or rows of new ones."""
+    if ax is None:
+        n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
+        # `arrange` moves the panels of a grid apart.
+        gap = 0 if grid else 2.2 * plt.rcParams["font.size"] / 72
+        size = n_columns * PANEL + (n_columns - 1) * gap, n_rows * PANEL
+        space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL, "hspace": 0}
+        figure = plt.figure(figsize=size)
+        made = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=space).ravel().tolist()
+        for spare in made[n_panels:]:
+            spare.remove()
+        return made[:n_panels]
+    axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
+    if len(axes) != n_panels:
+        text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
+        advice = ". Choose one panel with split" if n_columns == n_panels and n_panels > 1 else ""
+        raise InputError(text + advice, "ax")
+    return axes
+
+
+def arrange(axes: list[Any], n_columns: int) -> None:
+    """Move panels apart, so that each has room for its legend, and enlarge the figure."""
+    figure = axes[0].figure
+    figure.draw_without_rendering()
+    inner = np.array([ax.get_window_extent().extents for ax in axes])
+    outer = np.array([ax.get_tightbbox().extents for ax in axes])
+    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).T
+    row, column = np.divmod(np.arange(len(axes)), n_columns)
+    before, beside = (np.zeros(column.max() + 1) for _ in range(2))
+    above, below = (np.zeros(row.max() + 1) for _ in range(2))
+    np.maximum.at(before, column, left)
+    np.maximum.at(beside, column, right)
+    np.maximum.at(above, row, top)
+    np.maximum.at(below, row, bottom)
+    ends = np.cumsum(before + PANEL + beside + GAP)
+    depths = np.cumsum(above + PANEL + below + GAP)
+    figure.set_size_inches(ends[-1], depths[-1])
+    for ax, i, j in zip(axes, row, column, strict=True):
+        x = ends[j] - GAP - beside[j] - PANEL
+        y = depths[-1] - depths[i] + GAP + below[i]
+        size = PANEL / ends[-1], PANEL / depths[-1]
+        ax.set_position((x / ends[-1], y / depths[-1], *size))
+
+
+def set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:
+    """Write the names of the components, and set the limits."""
+    from scanpy import settings
+
+    frameon = getattr(settings, "_frameon", True) if frameon is None else frameon
+    name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
+    ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
+    ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
+    ax.set_axisbelow(False)  # Nothing between regions and points, which thus are one raster.
+    if not frameon:
+        ax.set_axis_off()
 
 
 def write_title(ax: Any, title: str | None, default: str) -> None:

@@ -17,9 +17,50 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._regions import REGION_ALPHA
+from centroid_encoder.pl._values import Values
 
 MAX_ENTRIES = 100  # classes in a legend; the colours of more cannot be distinguished
 MAX_ROWS = 25  # rows of a legend, before another column is added
+
+
+def legends(
+    ax: Any,
+    values: Values,
+    regions: tuple[str, Mapping[object, str]] | None,
+    *,
+    marked: bool,
+    rings: bool,
+    grey_color: str | None,
+    loc: str | None,
+    size: float | str | None,
+) -> None:
+    """Add the legends of a panel of `voronoi`; the last one explains circles and rings.
+
+    `regions` are the name and the colours of the classes if the points have other colours.
+    """
+    if loc is None or loc == "none":
+        return
+    entries: list[tuple[str, Mapping[object, str], Sequence[str], bool, str]] = []
+    if loc != "on data" and values.colors:
+        entries.append((values.name, values.colors, values.grey, False, loc))
+    if loc == "right margin" and regions is not None:
+        entries.append((*regions, (), True, loc))
+    if not entries and (marked or rings):
+        entries.append(("", {}, (), False, "right margin"))
+    for i, (title, colors, grey, is_region, place) in enumerate(entries):
+        is_last = i == len(entries) - 1
+        legend_beside(
+            ax,
+            title,
+            colors,
+            grey,
+            marked=marked and is_last,
+            rings=rings and is_last,
+            regions=is_region,
+            grey_color=grey_color,
+            loc=place,
+            size=size,
+        )
 
 
 def legend_beside(
@@ -34,7 +75,6 @@ def legend_beside(
     grey_color: str | None = None,
     loc: str = "right margin",
     size: float | str | None = None,
-    outline: float | None = None,
 ) -> None:
     """Add a legend to the right of a panel, and of a legend or colour bar that is already there.
 
@@ -109,7 +149,6 @@ def legend_on_data(
     *,
     size: float | str | None = None,
     outline: float | None = None,
-    loc: str = "on data",
 ) -> None:
     """Write names over the (M, 2) centers of their classes, moved apart if they would overlap.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 from anndata import AnnData
 from matplotlib.axes import Axes
@@ -16,16 +15,24 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from numpy.typing import NDArray
 from pandas.api.types import is_scalar
-from scipy.ndimage import gaussian_filter
 
 from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl import _regions
-from centroid_encoder.pl._axes import Save, check_save, finish, panel_title, write_title
-from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
-from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
-from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
+from centroid_encoder.pl._axes import (
+    Save,
+    arrange,
+    check_save,
+    finish,
+    panel_axes,
+    panel_title,
+    set_panel,
+    write_title,
+)
+from centroid_encoder.pl._colors import Palette, class_colors, store_colors
+from centroid_encoder.pl._legend import color_bar, legend_on_data, legends
+from centroid_encoder.pl._points import Look, draw_cells, draw_circles, medians
+from centroid_encoder.pl._regions import Drawn, RegionPatches
 from centroid_encoder.pl._values import Bound, Values, read_values
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import check_choice
@@ -33,15 +40,10 @@ from centroid_encoder.tl._result import Result
 
 Split = Literal["train", "test", "unused", "all"]
 
-PANEL, GAP = 5.0, 0.25  # side of a panel, and gap between panels in a grid, in inches
 SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
 ALL = "all"
 COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
-N_PARTS = 128
-"""The classes are drawn in so many parts, in turns, so that none lies on top of the others."""
-MASSES = 0.5, 0.9
-"""Shares of the cells of a class within its contour lines."""
 
 
 def voronoi(
@@ -188,23 +190,16 @@ def voronoi(
     names: list[Any] = [color] if color is None or isinstance(color, str) else list(color)
     variable: dict[str, Any] = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
     _check_colors(adata, names, variable)
+    _check_look(cmap, legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
     if split is not None:
         check_choice("split", split, Split)
-    if cmap is not None and not isinstance(cmap, Colormap) and cmap not in mpl.colormaps:
-        raise InputError(f"cmap {cmap!r} is no matplotlib colour map", "cmap")
-    for name, number in {"size": size, "alpha": alpha, "ncols": ncols}.items():
-        if number is not None and not (isinstance(number, Real) and number > 0):
-            raise InputError(f"{name} must be a positive number; got {number!r}", name)
-    places = ("right margin", "on data", *Legend.codes)
-    if legend_loc not in (None, "none", *places):
-        text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
-        raise InputError(text, "legend_loc")
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = _result.read_result(adata, key)
     _regions.check_drawn(result, regions)
-    if contours and result.embedding.shape[1] == 1:
+    n_components = result.embedding.shape[1]
+    if contours and n_components == 1:
         raise InputError("contours need a map with two components, not 1", "contours")
-    if (n_components := result.embedding.shape[1]) > 2:
+    if n_components > 2:
         advice = "train with n_components=2, or draw them with sc.pl.embedding"
         raise InputError(f"this figure shows two components, not {n_components}; {advice}")
     panels = [(i, panel) for i in range(len(names)) for panel in _splits(result, split, one)]
@@ -219,18 +214,14 @@ def voronoi(
     ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
     kinds: list[tuple[Values, Normalize | None]] = []
     for i, name in enumerate(names):
-        values = _class_values(result, of_class)
-        if not by_class[i]:
+        if by_class[i]:
+            values = _class_values(result, of_class)
+        else:
             values = read_values(adata, name, **variable, palette=palette)
-            if palette is None and values.names.keys() <= set(map(str, of_class)):
-                # Predicted classes have the colours of the classes.
-                same = {str(name): color for name, color in of_class.items()}
-                shared = {category: same[text] for text, category in values.names.items()}
-                values = replace(values, colors=shared) if shared else values
-        if wanted:
-            # In a grid, groups are those of any column.
-            known = wanted if one else [x for x in wanted if str(x) in values.names]
-            values = values.of_groups(known) if known else values
+            values = values if palette else _like_classes(values, of_class)
+        # In a grid, groups are those of any column.
+        known = wanted if one else [x for x in wanted if str(x) in values.names]
+        values = values.of_groups(known) if known else values
         is_number = values.colors is None
         kinds.append((values, values.norm(**_ends(ends, i, len(names))) if is_number else None))
     points = _regions.plane_points(result.embedding)
@@ -241,51 +232,46 @@ def voronoi(
     patches = RegionPatches(adata, result, regions, limits, list(of_class.values()))
     area = size or float(np.clip(300 / np.sqrt(len(points)), 1, 12))
     look = Look(area, alpha, cmap or COLOR_MAP, na_color, contours)
-    legend: dict[str, Any] = {
-        "loc": legend_loc,
-        "size": legend_fontsize,
-        "outline": legend_fontoutline,
-    }
-
-    axes = _axes(ax, len(panels), len(panels) if one else ncols, grid=not one)
+    axes = panel_axes(ax, len(panels), len(panels) if one else ncols, grid=not one)
     for k, (target, (i, panel)) in enumerate(zip(axes, panels, strict=True)):
         values, norm = kinds[i]
         text = panel_title(result, panel, regions) if one and panel != ALL else values.name
-        _set_panel(target, result, limits, frameon=frameon)
+        set_panel(target, result, limits, frameon=frameon)
         write_title(target, title[k] if title else None, text)
         patches.draw(target)
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         rings = result.unjudged
         if panel == ALL:
             shown, rings = result.embedded, rings | (result.split == _result.TEST).to_numpy()
-        _draw_cells(target, points, shown, values, norm, rings, look)
+        draw_cells(target, points, shown, values, norm, rings, look)
         if mark_misplaced:
             misplaced = result.misplaced(_regions.decided_by(result, regions)) & shown
-            ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
-            _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
+            draw_circles(target, points[misplaced], area)
         if legend_loc == "on data":
             middles, named = centers, list(map(str, result.classes))
             if by_class[i]:
                 there = [name in (values.colors or ()) for name in result.classes]
                 middles, named = centers[there], [named[j] for j in np.flatnonzero(there)]
             elif values.colors is not None:
-                middles, named = _medians(points, shown, values), list(map(str, values.colors))
+                middles, named = medians(points, shown, values), list(map(str, values.colors))
             legend_on_data(target, named, middles, size=legend_fontsize, outline=legend_fontoutline)
         if one and target is not axes[-1]:
             continue  # The last panel has the legend of all.
         if norm is not None:
             color_bar(target, values.name, ScalarMappable(norm, look.cmap))
-        elif values.colors and legend_loc not in (None, "none", "on data"):
-            marked: dict[str, Any] = {"marked": mark_misplaced, "grey_color": na_color}
-            is_ring = rings & shown & values.known
-            marked["rings"] = panel == ALL and not contours and bool(is_ring.any())
-            marked["marked"] &= by_class[i] or not (one and patches.paths)
-            legend_beside(target, values.name, values.colors, values.grey, **marked, **legend)
-        if legend_loc == "right margin" and one and not by_class[i] and patches.paths:
-            marked = {"marked": mark_misplaced, "regions": True}
-            legend_beside(target, result.label_key, of_class, **marked, **legend)
+        has_rings = panel == ALL and norm is None and not contours
+        legends(
+            target,
+            values,
+            (result.label_key, of_class) if one and not by_class[i] and patches.paths else None,
+            marked=mark_misplaced,
+            rings=has_rings and bool((rings & shown & values.known).any()),
+            grey_color=na_color,
+            loc=legend_loc,
+            size=legend_fontsize,
+        )
     if ax is None and not one:
-        _arrange(axes, ncols)
+        arrange(axes, ncols)
     store_colors(adata, result, colors)
     if return_fig and show is None:
         show = False
@@ -336,29 +322,12 @@ def regions(
         raise InputError(f"regions need two components, not {result.embedding.shape[1]}")
     colors = class_colors(adata, result, palette)
     limits = _regions.panel_limits(np.vstack([result.embedding, result.centers]))
-    target: Any = _axes(ax, 1, 1)[0]
-    _set_panel(target, result, limits)
+    target: Any = panel_axes(ax, 1, 1)[0]
+    set_panel(target, result, limits)
     of_class = [colors[name] for name in result.classes]
     RegionPatches(adata, result, regions, limits, of_class).draw(target)
     store_colors(adata, result, colors)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
-
-
-@dataclass(frozen=True)
-class Look:
-    """How points are drawn."""
-
-    area: float
-    alpha: float | None
-    cmap: str | Colormap
-    na_color: str | None
-    contours: bool
-
-    def opacity(self, n: int) -> float:
-        """Return the opacity of the n points of a class: the more, the more transparent."""
-        return (
-            float(np.clip(np.sqrt(500 / max(n, 1)), 0.06, 1)) if self.alpha is None else self.alpha
-        )
 
 
 def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, Any]) -> None:
@@ -372,6 +341,21 @@ def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, A
             if value is not None:
                 text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
                 raise InputError(text, argument)
+
+
+def _check_look(
+    cmap: str | Colormap | None, legend_loc: str | None, numbers: Mapping[str, float | None]
+) -> None:
+    """Raise an error for unknown colour maps and places, and for numbers that are not positive."""
+    if cmap is not None and not isinstance(cmap, Colormap) and cmap not in mpl.colormaps:
+        raise InputError(f"cmap {cmap!r} is no matplotlib colour map", "cmap")
+    for name, number in numbers.items():
+        if number is not None and not (isinstance(number, Real) and number > 0):
+            raise InputError(f"{name} must be a positive number; got {number!r}", name)
+    places = ("right margin", "on data", *Legend.codes)
+    if legend_loc not in (None, "none", *places):
+        text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
+        raise InputError(text, "legend_loc")
 
 
 def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
@@ -395,6 +379,14 @@ def _class_values(result: Result, of_class: dict[object, str]) -> Values:
     return Values(result.label_key, result.codes, of_class, grey)
 
 
+def _like_classes(values: Values, of_class: Mapping[object, str]) -> Values:
+    """Give categories that are classes, such as predicted ones, the colours of the classes."""
+    same = {str(name): color for name, color in of_class.items()}
+    if not values.names or not values.names.keys() <= same.keys():
+        return values
+    return replace(values, colors={name: same[text] for text, name in values.names.items()})
+
+
 def _ends(ends: Mapping[str, Any], i: int, n: int) -> dict[str, Bound]:
     """Return the ends of the scale of entry i of n, from single ends or lists."""
     found = {}
@@ -404,135 +396,3 @@ def _ends(ends: Mapping[str, Any], i: int, n: int) -> dict[str, Bound]:
             raise InputError(f"{name} needs an entry for each of the {n} entries of color", name)
         found[name] = end[i] if is_list else end
     return found
-
-
-def _axes(
-    ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int, *, grid: bool = False
-) -> list[Any]:
-    """Return the axes given, or rows of new ones."""
-    if ax is None and grid:
-        n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
-        figure = plt.figure(figsize=(PANEL * n_columns, PANEL * n_rows))
-        made = figure.subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
-        for spare in made[n_panels:]:
-            spare.remove()
-        return made[:n_panels]
-    if ax is None:
-        gap = 2.2 * plt.rcParams["font.size"] / 72
-        size = n_panels * PANEL + (n_panels - 1) * gap, PANEL
-        space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL}
-        return list(plt.subplots(1, n_panels, figsize=size, squeeze=False, gridspec_kw=space)[1][0])
-    axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
-    if len(axes) != n_panels:
-        text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
-        advice = ". Choose one panel with split" if n_columns == n_panels and n_panels > 1 else ""
-        raise InputError(text + advice, "ax")
-    return axes
-
-
-def _arrange(axes: list[Any], n_columns: int) -> None:
-    """Move panels apart, so that each has room for its legend, and enlarge the figure."""
-    figure = axes[0].figure
-    figure.draw_without_rendering()
-    inner = np.array([ax.get_window_extent().extents for ax in axes])
-    outer = np.array([ax.get_tightbbox().extents for ax in axes])
-    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).T
-    row, column = np.divmod(np.arange(len(axes)), n_columns)
-    before, beside = (np.zeros(column.max() + 1) for _ in range(2))
-    above, below = (np.zeros(row.max() + 1) for _ in range(2))
-    np.maximum.at(before, column, left)
-    np.maximum.at(beside, column, right)
-    np.maximum.at(above, row, top)
-    np.maximum.at(below, row, bottom)
-    ends = np.cumsum(before + PANEL + beside + GAP)
-    depths = np.cumsum(above + PANEL + below + GAP)
-    figure.set_size_inches(ends[-1], depths[-1])
-    for ax, i, j in zip(axes, row, column, strict=True):
-        x = ends[j] - GAP - beside[j] - PANEL
-        y = depths[-1] - depths[i] + GAP + below[i]
-        size = PANEL / ends[-1], PANEL / depths[-1]
-        ax.set_position((x / ends[-1], y / depths[-1], *size))
-
-
-def _set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:
-    """Write the names of the components, and set the limits."""
-    from scanpy import settings
-
-    frameon = getattr(settings, "_frameon", True) if frameon is None else frameon
-    name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
-    ax.set(xticks=[], yticks=[], xlabel=f"{name}1", ylabel=f"{name}2" if is_plane else "")
-    ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
-    ax.set_axisbelow(False)  # Nothing between regions and points, which thus are one raster.
-    if not frameon:
-        ax.set_axis_off()
-
-
-def _draw_cells(
-    ax: Any,
-    points: Points,
-    shown: NDArray[np.bool_],
-    values: Values,
-    norm: Normalize | None,
-    hollow: NDArray[np.bool_],
-    look: Look,
-) -> None:
-    """Draw cells in the colours of their values; those without a value are grey and below."""
-    size, grey = np.sqrt(look.area), points[shown & ~values.known]
-    color = look.na_color or unlabeled_color(ax)
-    _dots(ax, grey, size, color, zorder=1.5, alpha=look.opacity(len(grey)))
-    known = np.flatnonzero(shown & values.known)
-    points, found, hollow = points[known], values.values[known], hollow[known]
-    if values.colors is None:
-        order = np.argsort(found, kind="stable")  # the largest values are on top
-        style: dict[str, Any] = {"s": look.area, "linewidths": 0, "rasterized": True, "zorder": 2}
-        style |= {"c": found[order], "cmap": look.cmap, "norm": norm, "alpha": look.alpha}
-        ax.scatter(*points[order].T, **style)
-        return
-    colors = list(values.colors.values())
-    sizes = np.bincount(found, minlength=len(colors))
-    if look.contours:
-        for code, color in enumerate(colors):
-            _draw_contours(ax, points[found == code], color)
-        return
-    # One Line2D for many points is by far the fastest way to draw them.
-    for code, rows in _rounds(found, len(colors)):
-        style = {"zorder": 2, "alpha": look.opacity(sizes[code])}
-        rim = {"markeredgecolor": colors[code], "markeredgewidth": max(0.6, size / 6)}
-        _dots(ax, points[rows[~hollow[rows]]], size, colors[code], **style)
-        _dots(ax, points[rows[hollow[rows]]], size, "none", **style, **rim)
-
-
-def _rounds(codes: NDArray[np.intp], n_classes: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield a class and some of its rows, in turns, so that no class lies on top of another."""
-    order = np.random.default_rng(0).permutation(len(codes))
-    n_rounds = int(np.clip(N_PARTS // n_classes, 2, 8))
-    for i, part in enumerate(np.array_split(order, n_rounds)):
-        for j in range(n_classes):
-            code = (j + i * n_classes // n_rounds) % n_classes
-            rows = part[codes[part] == code]
-            if len(rows):
-                yield code, rows
-
-
-def _draw_contours(ax: Any, points: Points, color: str) -> None:
-    """Draw lines within which half and 90 % of the points of a class lie."""
-    edges: Any = [np.linspace(limit[0], limit[1], 151) for limit in (ax.get_xlim(), ax.get_ylim())]
-    density = gaussian_filter(np.histogram2d(points[:, 0], points[:, 1], bins=edges)[0], 2)
-    ordered = np.sort(density.ravel())[::-1]
-    inside = np.searchsorted(ordered.cumsum(), np.multiply(MASSES, ordered.sum()))
-    levels = np.unique(ordered[inside])
-    if levels[0] > 0:
-        x, y = ((edge[1:] + edge[:-1]) / 2 for edge in edges)
-        ax.contour(x, y, density.T, levels=levels, colors=color, linewidths=1, zorder=2)
-
-
-def _medians(points: Points, shown: NDArray[np.bool_], values: Values) -> Points:
-    """(M, 2) middles of the cells of each category; NaN for a category without cells."""
-    codes = [shown & (values.values == code) for code in range(len(values.colors or ()))]
-    return np.array([np.median(points[c], axis=0) if c.any() else [np.nan] * 2 for c in codes])
-
-
-def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> None:
-    """Draw points of a diameter in points."""
-    style = {"markeredgewidth": 0} | style
-    ax.plot(*points.T, "o", markersize=size, color=color, rasterized=True, **style)
