@@ -1,10 +1,11 @@
 """Figures of docs/benchmarks.md and docs/placement.md.
 
-    python -m benchmarks.figures mnist landsat rivals planes
+    python -m benchmarks.figures mnist landsat rivals planes sizes
 
 `mnist` and `landsat` draw training and test samples over the Voronoi cells of the classes. `rivals`
-draws Landsat and pbmc3k in the embeddings of all methods. `planes` draws ten data sets in the
-embeddings of both placements, of UMAP and of supervised UMAP.
+draws Landsat and pbmc3k in the embeddings of all methods. `planes` draws all data
+sets of `benchmarks.placement` in the embeddings of both placements, of UMAP and of supervised UMAP.
+`sizes` draws pbmc3k with all cells, and cut to classes of very different sizes.
 """
 
 from __future__ import annotations
@@ -107,20 +108,20 @@ def rivals() -> None:
 
 
 PLANES = (
-    *("paul15", "landsat", "pbmc3k", "lung", "blood"),
-    *("mnist", "digits", "phoneme", "usps", "letter"),
+    *("paul15", "landsat", "pbmc3k", "pbmc68k", "lung", "tumour", "blood"),
+    *("mnist", "digits", "phoneme", "usps", "letter", "sonar"),
 )
 """Data sets of `planes`, from the top row to the bottom row."""
 
 
 def planes() -> None:
-    """Draw ten data sets, each in five panels.
+    """Draw the data sets, each in five panels.
 
     The panels show training and held-out samples by the placement "voronoi", and training samples
     by the placement "bottleneck", by UMAP and by supervised UMAP. The samples are those of the
     first draw of `benchmarks.placement`.
     """
-    figure, axes = plt.subplots(len(PLANES), 5, figsize=(12.5, 25), layout="constrained")
+    figure, axes = plt.subplots(len(PLANES), 5, figsize=(12.5, 32.5), layout="constrained")
     for row, name in zip(axes, PLANES, strict=True):
         load, n_train, n_test = SETS[name]
         X, y, X_test, y_test = drawn(load(), n_train, n_test, 0)
@@ -149,5 +150,28 @@ def planes() -> None:
     figure.savefig(FOLDER / "planes.png", dpi=70)
 
 
+CUT = 900, 300, 120, 60, 12, 6, 4, 3
+"""Numbers of cells of the cut classes, the largest class first."""
+
+
+def sizes() -> None:
+    """Draw pbmc3k with all cells, and with few cells of some classes."""
+    whole = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    whole = whole[whole.obs["classified"].notna()].copy()
+    rng = np.random.default_rng(0)
+    names = whole.obs["classified"].value_counts().index[: len(CUT)]
+    rows = [
+        rng.permutation(np.flatnonzero(whole.obs["classified"] == name))[:n]
+        for name, n in zip(names, CUT, strict=True)
+    ]
+    cut = whole[np.sort(np.concatenate(rows))].copy()
+    figure, axes = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained")
+    for adata, ax in zip((whole, cut), axes, strict=True):
+        ce.tl.centroid_encoder(adata, "classified", test_size=0, progress=False)
+        ce.pl.voronoi(adata, ax=ax, legend_loc="on data", show=False, save=False)
+        ax.set_title(f"n = {adata.n_obs:,}")
+    figure.savefig(FOLDER / "sizes.png", dpi=90)
+
+
 if __name__ == "__main__":
-    run_named(__doc__, mnist, landsat, rivals, planes)
+    run_named(__doc__, mnist, landsat, rivals, planes, sizes)

@@ -33,10 +33,13 @@ class Look:
     contours: bool
 
     def opacity(self, n: int) -> float:
-        """Return the opacity of the n points of a class: the more, the more transparent."""
-        return (
-            float(np.clip(np.sqrt(500 / max(n, 1)), 0.06, 1)) if self.alpha is None else self.alpha
-        )
+        """Return the opacity of the n points of a class."""
+        return float(opacities(np.array(n))) if self.alpha is None else self.alpha
+
+
+def opacities(sizes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the opacity of the points of each class: the more points, the more transparent."""
+    return np.clip(np.sqrt(500 / np.maximum(sizes, 1)), 0.06, 1)
 
 
 def draw_cells(

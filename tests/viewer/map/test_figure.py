@@ -96,6 +96,19 @@ def test_every_cell_is_drawn_in_its_color() -> None:
     assert color_at(figure, POINTS[1]) == rgb(Style().panel)
 
 
+def test_density_is_seen_in_a_class_of_many_cells() -> None:
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal((3, 5), 0.5, (10_000, 2)), [[8, 8], [2, 9]]])
+    codes = np.append(np.zeros(10_001, dtype=int), 1)
+    figure = make_figure()
+    figure.show(make_scene(points, codes), COLORS)
+    dense, one, rare = (color_at(figure, at) for at in ((3, 5), (8, 8), (2, 9)))
+    assert dense == pytest.approx(rgb(COLORS[0]), abs=30)
+    assert rare == rgb(COLORS[1])
+    panel = np.array(rgb(Style().panel))
+    assert 0.1 < np.abs(one - panel).max() / np.abs(dense - panel).max() < 0.5
+
+
 def test_regions_are_below_the_points_and_optional() -> None:
     shapes = [Path(ring) for ring in (SQUARE, np.add(SQUARE, (5, 0)), NOTHING)]
     figure = make_figure()

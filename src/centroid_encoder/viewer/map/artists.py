@@ -25,8 +25,9 @@ EDGE = 3
 class Dots(Artist):
     """Round points that are stamped into one image of the panel.
 
-    The last of the (n, 2) `points` is on top. `codes` are the (n,) indices of their colours, and
-    `size` is their diameter in points.
+    The last of the (n, 2) `points` is on top. `codes` are the (n,) indices of their colours and
+    opacities, and `size` is their diameter in points. A pixel is as opaque as all its points
+    together, so that their density is visible.
     """
 
     def __init__(self, zorder: float) -> None:
@@ -37,6 +38,7 @@ class Dots(Artist):
         self.codes = np.empty(0, dtype=np.intp)
         self.palette = np.zeros((2, 1, 3), dtype=np.uint8)
         """Fills and edges in red, green and blue."""
+        self.opacities: NDArray[np.floating] = np.ones(1)
 
     def set_content(
         self,
@@ -45,9 +47,11 @@ class Dots(Artist):
         size: float,
         fills: Sequence[str],
         edges: Sequence[str],
+        opacities: NDArray[np.floating] | None = None,
     ) -> None:
-        """Replace the points, their size, and the colours to which `codes` refer."""
+        """Replace the points, their size, and the colours and opacities to which `codes` refer."""
         self.points, self.codes, self.size = points, codes, size
+        self.opacities = np.ones(len(fills)) if opacities is None else opacities
         colors = [[to_rgb(color) for color in kind] for kind in (fills, edges)]
         self.palette = np.rint(255 * np.array(colors)).astype(np.uint8)
 
@@ -73,16 +77,21 @@ class Dots(Artist):
         # On each pixel the last point is visible. Within a pass, NumPy keeps the last assignment.
         uppermost = np.zeros(shape[0] * shape[1], dtype=np.int64)
         order = len(stamp) * np.arange(1, len(at) + 1)
+        transparent = np.zeros(len(uppermost))  # logarithm of the share of light that passes
+        light = np.log1p(-np.minimum(self.opacities, 1 - 1e-6))
         for k, (i, j) in enumerate(stamp.tolist()):
             pixels = at + i * shape[1] + j
             uppermost[pixels] = np.maximum(uppermost[pixels], order + k)
+            if (self.opacities < 1).any():
+                transparent += np.bincount(pixels, light[codes], len(uppermost))
         painted = np.flatnonzero(uppermost)
         point, place = np.divmod(uppermost[painted], len(stamp))
         is_edge = (distances > (size - 1) / 2 - dpi / 96) | (size <= EDGE * dpi / 96)
-        opacity = np.rint(255 * np.clip(size / 2 + 0.7 - distances, 0, 1)).astype(np.uint8)
+        opacity = np.clip(size / 2 + 0.7 - distances, 0, 1)
         image = np.zeros((len(uppermost), 4), dtype=np.uint8)
         image[painted, :3] = self.palette[is_edge[place].astype(np.intp), codes[point - 1]]
-        image[painted, 3] = opacity[place]
+        opaque = -np.expm1(transparent[painted]) if (self.opacities < 1).any() else 1
+        image[painted, 3] = np.rint(255 * opacity[place] * opaque)
         image = image.reshape(*shape, 4)[size:-size, size:-size]
         gc = renderer.new_gc()
         renderer.draw_image(gc, left, bottom, np.ascontiguousarray(image))

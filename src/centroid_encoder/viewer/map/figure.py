@@ -17,6 +17,7 @@ from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
 
 from centroid_encoder.core.regions import blended_colors
+from centroid_encoder.pl._points import opacities
 from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.artists import Dots, Names
 from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
@@ -241,7 +242,9 @@ class MapFigure:
             self._blend.set_extent((*limits[:, 0], *limits[:, 1]))
 
     def _stamp(self, dots: Dots, rows: NDArray[np.intp], size: float) -> None:
-        dots.set_content(self.scene.points[rows], self._codes[rows], size, self._fills, self._edges)
+        codes, fills = self._codes[rows], self._fills
+        opaque = opacities(np.bincount(codes % len(fills), minlength=len(fills)))
+        dots.set_content(self.scene.points[rows], codes, size, fills, self._edges, opaque)
 
     def _mark(self) -> None:
         """Draw the selected cells on top, filled and somewhat larger than all others."""
