@@ -117,13 +117,17 @@ def test_a_list_is_a_grid(adata: ad.AnnData) -> None:
 
 def test_the_frame_the_title_and_the_legend(adata: ad.AnnData) -> None:
     look = {"legend_loc": "upper left", "legend_fontsize": 5, "frameon": False, "title": "Blood"}
-    for ax in both(adata, color="donor", **look):
+    ours, theirs = both(adata, color="donor", **look)
+    for ax in (ours, theirs):
         assert ax.get_title() == "Blood"
         assert not ax.axison
-        legend = ax.get_legend()
+    # scanpy before 1.11 draws no legend at such a place.
+    legends = [ax.get_legend() for ax in (ours, theirs) if ax.get_legend() is not None]
+    assert ours.get_legend() in legends
+    for legend in legends:
         # Only this package draws held-out cells as rings.
         found = [text.get_text() for text in legend.get_texts()]
-        assert found == ["d1", "d2", "d3", *["held out"] * (ax.get_xlabel() == "CE1")]
+        assert found == ["d1", "d2", "d3", *["held out"] * (legend.axes is ours)]
         assert {text.get_fontsize() for text in legend.get_texts()} == {5}
         assert legend._loc == 2
     for ax in both(adata, color="donor", legend_loc="none"):

@@ -81,7 +81,7 @@ class Network(nn.Module):
                     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
                     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
                     continue
-                for weight in layer.weight if layer.weight.dim() == 3 else [layer.weight]:
+                for weight in layer.weight.mT if layer.weight.dim() == 3 else [layer.weight]:
                     if activation == "tanh":
                         nn.init.xavier_uniform_(weight, generator=generator)
                     else:
@@ -156,12 +156,13 @@ class Linears(nn.Module):
     def __init__(self, n_networks: int, in_features: int, out_features: int) -> None:
         super().__init__()
         self.in_features = in_features
-        self.weight = nn.Parameter(torch.empty(n_networks, out_features, in_features))
+        # With this order of the dimensions, no gradient is copied.
+        self.weight = nn.Parameter(torch.empty(n_networks, in_features, out_features))
         self.bias = nn.Parameter(torch.empty(n_networks, out_features))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply each layer to its own (b, n_in) inputs."""
-        return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
+        return torch.baddbmm(self.bias[:, None], x, self.weight)
 
 
 def _layers(widths: Sequence[int], n_networks: int) -> nn.ModuleList:
