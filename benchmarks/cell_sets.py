@@ -61,7 +61,7 @@ def load(name: str) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any] | N
     X = adata.X if isinstance(adata.X, np.ndarray) else adata.X.toarray()
     X = np.nan_to_num(X.astype(np.float32))
     if name == "paul15":
-        X = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
+        X = datasets.log_normalized(X)
     groups = None if group_key is None else adata.obs[group_key].astype(str).to_numpy()
     return X, adata.obs[label_key].astype(str).to_numpy(), groups
 

@@ -117,6 +117,16 @@ def download(name: str) -> Path:
     return Path(registry.fetch(name))
 
 
+def log_normalized(counts: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return log(1 + x), where all cells of (n, d) counts are scaled to their median total.
+
+    This is scanpy's default. A larger total would be like a far smaller count than 1 inside the
+    logarithm, so that the noise of cells with few counts would dominate.
+    """
+    totals = counts.sum(axis=1, keepdims=True)
+    return np.asarray(np.log1p(np.median(totals) * counts / totals))
+
+
 def read_h5ad(name: str) -> AnnData:
     """Read an AnnData of the data folder."""
     return anndata.read_h5ad(data_path(name))

@@ -44,13 +44,13 @@ def pooled(data: Data, size: int, width: int) -> Data:
 def cells(path: str, label_key: str, n_classes: int, n_features: int, counts: bool = False) -> Data:
     """Return cells of the largest classes, with the features of largest variance among them.
 
-    ``counts`` are normalised to 10,000 for each cell, and their logarithms taken.
+    ``counts`` are normalised to the median count of the cells, and their logarithms taken.
     """
     adata = datasets.read_h5ad(path)
     X = adata.X if isinstance(adata.X, np.ndarray) else adata.X.toarray()
     X = np.nan_to_num(X.astype(np.float32))
     if counts:
-        X = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
+        X = datasets.log_normalized(X)
     y = adata.obs[label_key].astype(str).to_numpy()
     largest = adata.obs[label_key].value_counts().index[:n_classes].astype(str)
     chosen = np.isin(y, largest)

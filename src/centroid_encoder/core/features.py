@@ -18,6 +18,9 @@ from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chu
 
 Scale = Literal["supervised", "feature", "global"]
 
+N_RAMPS = 6
+OF_DISCRIMINANT = 0.5
+"""Standard deviation within the classes along a discriminant axis."""
 NONE: Codes = np.empty(0, dtype=np.intp)
 CPU = torch.device("cpu")
 
@@ -208,14 +211,60 @@ def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
 
 
-def on_axes(z: Tensor, axes: Tensor | None) -> Tensor:
+def discriminant_axes(z: Tensor, share: NDArray[np.float64], codes: Codes, n: int) -> Tensor:
+    """(r, k) axes that separate the classes of (s, k) standardised rows; r = min(n − 1, k).
+
+    These are the axes of a linear discriminant analysis of `n` classes (Fisher 1936; Rao 1948),
+    with a ridge. The standard deviation within the classes is about `OF_DISCRIMINANT` along each
+    axis. `share` is as in `network_axes`, and `codes` holds the (s,) classes of the rows, which may
+    lack some; the last axes are then zeros.
+    """
+    factor = torch.tensor(share, dtype=torch.float64, device=z.device)
+    x, sizes = z.double() * factor, torch.from_numpy(np.bincount(codes, minlength=n)).to(z.device)
+    sums = torch.from_numpy(class_sums(x.cpu().numpy(), codes, n)).to(x.device)
+    means = sums / sizes.clamp_min(1)[:, None]
+    away = x - means[torch.from_numpy(codes).to(z.device)]
+    values, vectors = torch.linalg.eigh(away.T @ away / len(x))
+    ridge = 0.1 * values.mean() + 1e-3 * x.var(dim=0).mean() + torch.finfo(torch.float32).tiny
+    whitening = vectors / (values.clamp_min(0) + ridge).sqrt()
+    between = (means - x.mean(dim=0)) * sizes.sqrt()[:, None] @ whitening
+    _, strength, directions = torch.linalg.svd(between, full_matrices=False)
+    directions = torch.where(strength > 1e-6 * strength[0], directions.T, 0)[:, : n - 1]
+    axes: Tensor = OF_DISCRIMINANT * factor[:, None] * (whitening @ directions)
+    return axes.T.float()
+
+
+def ramp_knots(z: Tensor) -> Tensor:
+    """(N_RAMPS + 1, k) quantiles of (s, k) standardised rows, between which the ramps rise."""
+    return torch.quantile(z, torch.linspace(0, 1, N_RAMPS + 1, device=z.device), dim=0)
+
+
+def _ramps(z: Tensor, knots: Tensor) -> Tensor:
+    """(n, N_RAMPS · k) ramps of (n, k) standardised rows: piecewise linear coordinates.
+
+    A ramp rises between two knots of its feature, and is constant elsewhere. The height is the
+    standard deviation of a normally distributed feature with these quantiles.
+    """
+    height = (knots[-2] - knots[1]) / 1.93
+    steps = torch.diff(knots, dim=0).clamp_min(1e-6)
+    ramps = ((z[:, None] - knots[:-1]) / steps).clamp(0, 1) - 0.5
+    return (ramps * height).flatten(1)
+
+
+def on_axes(z: Tensor, axes: Tensor | None, knots: Tensor | None = None) -> Tensor:
     """(K, n, r) inputs of K networks: (n, k) standardised rows along (K, r, k) axes.
 
-    For one network they are (n, r), and without axes the rows themselves.
+    With (N_RAMPS + 1, k) `knots`, the ramps of the features are added. For one network the inputs
+    are (n, r), and without axes the rows themselves.
     """
     if axes is None:
         return z
-    return z @ axes[0].T if len(axes) == 1 else z @ axes.mT
+    inputs = z @ axes.mT
+    if knots is not None:
+        # The first axes are the features, multiplied by the shares of the network.
+        shares = axes.diagonal(dim1=1, dim2=2).repeat(1, N_RAMPS)
+        inputs = torch.cat([inputs, _ramps(z, knots) * shares[:, None]], dim=-1)
+    return inputs[0] if len(axes) == 1 else inputs
 
 
 def noise_on_axes(z: Tensor, axes: Tensor, dropout: float) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from centroid_encoder.core import features, placement
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.features import Standardizer, class_sums, network_axes
+from centroid_encoder.core.features import Standardizer, class_sums, discriminant_axes, network_axes
 from centroid_encoder.core.frames import Frames
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
@@ -35,6 +35,10 @@ from centroid_encoder.errors import InputError
 
 N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
+RICH = 10, 10_000
+"""Smallest number of training rows for each feature, and largest in all, with which networks
+receive discriminant axes and ramps of the features. With fewer they overfit; with more, they learn
+them by themselves."""
 N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
 HELD_OUT_WEIGHT = 4.0
 """Weight of a held-out row in the calibration, relative to a training row. All networks together
@@ -216,7 +220,7 @@ def fit(
 
     sampled = rows[in_sample]
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
-    sampled_codes, placer, axes, noise = codes[sampled], None, None, None
+    sampled_codes, placer, axes, knots, noise = codes[sampled], None, None, None, None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
         centroids = _centroids(z, np.arange(len(z)), sampled_codes)
@@ -228,6 +232,12 @@ def fit(
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
         of_networks = zip(own_rows, shares, strict=True)
         axes = torch.stack([network_axes(z[own], share, N_AXES) for own, share in of_networks])
+        if z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]:
+            found = [
+                discriminant_axes(z[own], share, sampled_codes[own], n_classes)
+                for own, share in zip(own_rows, shares, strict=True)
+            ]
+            axes, knots = torch.cat([axes, torch.stack(found)], dim=1), features.ramp_knots(z)
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = features.noise_on_axes(z, axes, settings["dropout"])
     frames, callback = Frames(X.shape[0], placer), callback or (lambda report: False)
@@ -236,7 +246,7 @@ def fit(
         raise StoppedTooEarly
     del z, sample, start
 
-    inputs, along = _read(X, division, standardizer, axes, placer, device)
+    inputs, along = _read(X, division, standardizer, axes, knots, placer, device)
     stored = division.in_memory
     in_training, in_validation = (np.searchsorted(stored, x) for x in (rows, division.validation))
     if placer is None:
@@ -269,7 +279,7 @@ def fit(
 
     unknown_centers = np.full((n_classes, n_components), np.nan)
     offsets = tuple((-np.log(weights.astype(np.float64))).tolist())
-    of_map = standardizer, network, targets, unknown_centers, axes, placer
+    of_map = standardizer, network, targets, unknown_centers, axes, knots, placer
     fitted = FittedMap(*of_map, Calibration(offsets=offsets))
     nothing = np.empty((0, n_classes), np.float32), codes[:0]
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome, nothing)
@@ -317,6 +327,7 @@ def _read(
     division: Division,
     standardizer: Standardizer,
     axes: Tensor | None,
+    knots: Tensor | None,
     placer: Placer | None,
     device: torch.device,
 ) -> tuple[Tensor, NDArray[np.float32]]:
@@ -326,12 +337,13 @@ def _read(
     scatter (a = 0 without a placer).
     """
     stored, n_inputs = division.in_memory, len(standardizer.kept)
-    shape = (1, len(stored), n_inputs) if axes is None else (len(axes), len(stored), axes.shape[1])
-    inputs = torch.empty(shape, device=device)
+    n_networks, n_axes = (1, n_inputs) if axes is None else axes.shape[:2]
+    n_ramps = 0 if knots is None else features.N_RAMPS * n_inputs
+    inputs = torch.empty((n_networks, len(stored), n_axes + n_ramps), device=device)
     along = np.empty((len(stored), 0 if placer is None else len(placer.scatter.axes)), np.float32)
     for part, chunk in row_chunks(X, stored):
         z = standardizer(chunk, device)
-        inputs[:, part] = features.on_axes(z, axes)
+        inputs[:, part] = features.on_axes(z, axes, knots)
         if placer is not None:
             along[part] = placer.scatter.project(z)
     return inputs[0] if len(inputs) == 1 else inputs, along

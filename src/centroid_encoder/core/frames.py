@@ -46,7 +46,8 @@ class Frames:
         """
         if self.placer is None or axes is None:
             return None
-        x = (z @ axes[0].T).cpu().numpy()
+        # Discriminant axes, which follow the features, are computed from the classes of all rows.
+        x = (z @ axes[0][: z.shape[1]].T).cpu().numpy()
         ridge, folds = Ridge(RIDGE * len(x) * x.var(axis=0).mean()), min(N_FOLDS, len(x))
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)

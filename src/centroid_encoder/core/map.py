@@ -33,6 +33,8 @@ class FittedMap:
     """(M, m) class means of the embedded training rows, or the positions of the classes."""
     axes: Tensor | None
     """(K, r, k) axes along which each network receives the features; None with a bottleneck."""
+    knots: Tensor | None
+    """(q, k) knots of the ramps, or None without ramps."""
     placer: Placer | None
     """Places rows in Voronoi cells; None with a bottleneck, whose code is the embedding."""
     calibration: Calibration
@@ -70,7 +72,7 @@ class FittedMap:
         z = self.standardizer(X, self.device)
         if self.placer is None:
             return z, np.empty((len(z), 0), np.float32)
-        return on_axes(z, self.axes), self.placer.scatter.project(z)
+        return on_axes(z, self.axes, self.knots), self.placer.scatter.project(z)
 
     @torch.no_grad()
     def judge_inputs(

@@ -44,7 +44,8 @@ ARRAYS = {
     "targets": ("ct", "targets.coordinates"),
     "origin": ("k", "targets.origin"),
     "basis": ("tk", "targets.basis"),
-    "axes": ("nik", "axes"),
+    "axes": ("nrk", "axes"),
+    "knots": ("qk", "knots"),
     "placement_targets": ("co", "placer.targets"),
     "placement_axes": ("ak", "placer.scatter.axes"),
     "placement_means": ("ca", "placer.scatter.means"),
@@ -61,8 +62,8 @@ ARRAYS = {
 }
 """Shape of each array, and the attribute of a `FittedMap` that it holds. A letter stands for the
 same length in all arrays: d features, k of them with a weight, c classes, m components of the
-embedding, t coordinates of a target, n networks with i inputs and o outputs, a axes of the scatter,
-p axes and s samples of the novelty."""
+embedding, t coordinates of a target, n networks with r axes and o outputs, q knots of a feature, a
+axes of the scatter, p axes and s samples of the novelty."""
 
 
 class InvalidStateError(ValueError):
@@ -128,9 +129,15 @@ def from_arrays(
         }
         network.load_state_dict(weights, strict=True, assign=True)
         span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
-        axes, placer, novelty = None, None, None
+        axes, knots, placer, novelty = None, None, None, None
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
+            n_inputs = axes.shape[1]
+            if "knots" in arrays:
+                knots = torch.tensor(arrays["knots"]).to(device)
+                n_inputs += (len(knots) - 1) * knots.shape[1]
+            if n_inputs != network.shape["n_inputs"]:
+                raise ValueError(f"{n_inputs} inputs for a network of {network.shape}")
             names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
             targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
             layout = Layout(arrays["centers"])
@@ -153,6 +160,7 @@ def from_arrays(
             CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), *span),
             arrays["centers"],
             axes,
+            knots,
             placer,
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
@@ -180,7 +188,7 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
     A ValueError is raised if one is not finite or has a wrong shape.
     """
     shape, k = network.shape, int(np.count_nonzero(arrays["weight"]))
-    sizes = {"1": 1, "2": 2, "k": k, "n": shape["n_networks"], "i": shape["n_inputs"]}
+    sizes = {"1": 1, "2": 2, "k": k, "n": shape["n_networks"]}
     if "placement_axes" in arrays:
         sizes["o"] = shape["n_components"]
     else:
