@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.cross_decomposition import CCA
+from sklearn.datasets import load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_selection import f_classif
 from sklearn.preprocessing import StandardScaler
 
@@ -181,6 +184,44 @@ def test_axes_of_many_features_are_principal_axes_and_those_of_few_are_the_featu
     assert_allclose(np.linalg.norm(along, axis=0), values[:10], rtol=1e-3)
     assert_allclose(np.abs(axes.numpy() / share @ vectors[:5].T)[:5], np.eye(5), atol=0.02)
     assert not features.network_axes(z[:4], share, 10)[4:].any()
+
+
+def test_discriminant_axes_span_those_of_scikit_learn() -> None:
+    X, y = load_wine(return_X_y=True)
+    x, share = StandardScaler().fit_transform(X), np.linspace(0.5, 2, 13)
+    z = torch.tensor(x).float()
+    axes = features.discriminant_axes(z, share, y, 3)
+    reference = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.02).fit(x * share, y)
+    ours, theirs = x @ axes.numpy().T, reference.transform(x * share)
+    assert ours.shape == theirs.shape == (len(y), 2)
+    assert CCA(2).fit(ours, theirs).score(ours, theirs) > 0.98
+    within = np.concatenate([part - part.mean(axis=0) for part in (ours[y == j] for j in range(3))])
+    assert (within.std(axis=0) < features.OF_DISCRIMINANT).all()
+    # A class without rows, as in a fold, changes nothing.
+    assert_allclose(features.discriminant_axes(z, share, 2 * y, 5)[:2], axes, rtol=0.02)
+
+
+def test_discriminant_axes_of_random_classes_are_short() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.normal(size=(300, 20))).float()
+    for n in (2, 10):
+        axes = features.discriminant_axes(z, np.ones(20), rng.integers(0, n, 300), n)
+        assert np.linalg.norm(z @ axes.T, axis=0).max() < 0.2 * np.sqrt(300)
+
+
+def test_ramps_are_piecewise_linear_between_quantiles() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.gamma(2, size=(400, 3))).float()
+    knots, share = features.ramp_knots(z), np.array([1.0, 0.5, 2.0])
+    assert_allclose(knots, np.quantile(z.numpy(), np.linspace(0, 1, 7), axis=0), rtol=1e-5)
+    axes = torch.diag(torch.tensor(share)).float()[None]
+    inputs = features.on_axes(z, axes, knots).numpy()
+    ramps = inputs[:, 3:].reshape(400, 6, 3)
+    for j in range(3):
+        height = share[j] * float(knots[5, j] - knots[1, j]) / 1.93
+        for i in range(6):
+            rising = np.interp(z[:, j], knots[i : i + 2, j], [-height / 2, height / 2])
+            assert_allclose(ramps[:, i, j], rising, atol=1e-5)
 
 
 def test_noise_on_axes_has_the_covariance_of_dropout() -> None:

@@ -78,7 +78,7 @@ def test_initial_weights_are_uniform_within_the_published_bounds(
     assert torch.equal(torch.get_rng_state(), state)
     *hidden, last = network.encoder
     for layer in hidden:
-        n_out, n_in = layer.weight.shape[-2:]
+        n_in, n_out = layer.in_features, layer.bias.shape[-1]
         limit = math.sqrt(6 / (n_in + n_out) if activation == "tanh" else 6 / n_in)
         assert not layer.bias.any()
         assert float(layer.weight.detach().abs().max()) == pytest.approx(limit, rel=0.01)
@@ -118,6 +118,7 @@ def test_each_of_several_networks_computes_the_same_as_alone(hidden: tuple[int, 
     for k in range(3):
         single = make(hidden, n_outputs=0)
         state = {name: value[k] for name, value in several.state_dict().items() if name != "votes"}
+        state = {name: value.mT if value.dim() == 2 else value for name, value in state.items()}
         single.load_state_dict(state, strict=False)
         alone.append(single.outputs(x[k]))
     torch.testing.assert_close(several.encode(x), torch.stack(alone), rtol=1e-5, atol=1e-5)

@@ -215,9 +215,9 @@ def discriminant_axes(z: Tensor, share: NDArray[np.float64], codes: Codes, n: in
     """(r, k) axes that separate the classes of (s, k) standardised rows; r = min(n − 1, k).
 
     These are the axes of a linear discriminant analysis of `n` classes (Fisher 1936; Rao 1948),
-    with a ridge. The standard deviation within the classes is about `OF_DISCRIMINANT` along each
-    axis. `share` is as in `network_axes`, and `codes` holds the (s,) classes of the rows, which may
-    lack some; the last axes are then zeros.
+    with a ridge. The standard deviation within the classes is at most `OF_DISCRIMINANT` along each
+    axis, and less if random classes would differ nearly as much. `share` is as in `network_axes`,
+    and `codes` holds the (s,) classes of the rows.
     """
     factor = torch.tensor(share, dtype=torch.float64, device=z.device)
     x, sizes = z.double() * factor, torch.from_numpy(np.bincount(codes, minlength=n)).to(z.device)
@@ -229,9 +229,11 @@ def discriminant_axes(z: Tensor, share: NDArray[np.float64], codes: Codes, n: in
     whitening = vectors / (values.clamp_min(0) + ridge).sqrt()
     between = (means - x.mean(dim=0)) * sizes.sqrt()[:, None] @ whitening
     _, strength, directions = torch.linalg.svd(between, full_matrices=False)
-    directions = torch.where(strength > 1e-6 * strength[0], directions.T, 0)[:, : n - 1]
-    axes: Tensor = OF_DISCRIMINANT * factor[:, None] * (whitening @ directions)
-    return axes.T.float()
+    # Random classes also differ in some direction; this is about their largest strength.
+    chance = np.sqrt(x.shape[1]) + np.sqrt(n - 1)
+    shrinkage = (1 - (chance / strength.clamp_min(chance)).square()).sqrt()
+    axes: Tensor = OF_DISCRIMINANT * factor[:, None] * (whitening @ (directions.T * shrinkage))
+    return axes.T[: n - 1].float()
 
 
 def ramp_knots(z: Tensor) -> Tensor:
