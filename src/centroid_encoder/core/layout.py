@@ -132,9 +132,9 @@ class Layout:
         squared = np.empty((len(places), len(self.positions)))
         for j in np.unique(own):
             rows = own == j
-            gauges = product(places[rows] - self.positions[j], self._normals(j).T).clip(
-                MIN_GAUGE, 1
-            )
+            # Not `product`: in the window, torch would wait for its own threads of a training.
+            gauges = np.einsum("ni,ji->nj", places[rows] - self.positions[j], self._normals(j))
+            gauges = gauges.clip(MIN_GAUGE, 1)
             squared[rows] = ODDS_EXPONENT * np.log((2 - gauges) / gauges)
         squared[np.arange(len(own)), own] = 0
         return np.asarray(np.sqrt(squared), dtype=np.float32)
