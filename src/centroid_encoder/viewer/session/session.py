@@ -193,8 +193,9 @@ class Session:
     def _on_table(self, is_other: bool) -> None:
         """Read the table that is chosen, its links come afterwards, or what others have written."""
         if not is_other:
-            # A live map of the labelling stays.
-            (self.read if self.draft is None else self._after_labels)()
+            # A live map of the labelling stays, and a first map does not.
+            is_live = self.labeling is not None and self.draft is not None
+            (self._after_labels if is_live else self.read)()
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
