@@ -364,7 +364,7 @@ class CentroidEncoderWidget(QWidget):
         )
         self.map.canvas.set_style(style, theme.icon.as_hex("long"))
         warning, error = ("#e3b617", "#ff6b6b") if style.dark else ("#8a6a00", "#b00020")
-        self.setStyleSheet(
+        sheet = (
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
             "Strip { background: transparent; }"
@@ -372,6 +372,9 @@ class CentroidEncoderWidget(QWidget):
             "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
+        # The map can be in a dock of its own.
+        for part in (self, self.picture):
+            part.setStyleSheet(sheet)
 
     def _lay_out(self) -> None:
         """Lay out one line, the map with the classes, and the card of the chosen mode."""
@@ -430,6 +433,8 @@ class CentroidEncoderWidget(QWidget):
         cards = self.modes.values()
         self._parts = column(inner, *above, self.picture, *self.save_row.below, *cards)
         self._parts.setStretchFactor(self.picture, 1)
+        # While the map is in a dock of its own, the cards stay at the top.
+        self._parts.addStretch()
         # A low window scrolls; it would otherwise grow beyond the screen.
         scrolled = _Scrolled()
         scrolled.setWidget(inner)

@@ -70,6 +70,8 @@ class CellsPanel(QWidget):
         self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
         self.gate.valueChanged.connect(self._on_gate)
         self.gate.hide()
+        self._gated: tuple[object, ...] = ()
+        """Colours of the gate, and its ends."""
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.colors = QWidget()
@@ -377,13 +379,16 @@ class CellsPanel(QWidget):
             self._paint()
 
     def _show_gate(self) -> None:
-        """Show the gate for colours that stand for numbers, with all cells in it."""
+        """Show the gate for numbers; for another column, all cells are in it."""
         values = None if self._colors is None else self._colors.values
         there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
         self.gate.setVisible(bool(there.any()))
-        if values is not None and there.any():
+        if values is None or not there.any():
+            return
+        low, high = float(values[there].min()), float(values[there].max())
+        gated, self._gated = self._gated, (self.color_box.value, low, high)
+        if gated != self._gated:
             with signals_blocked(self.gate):
-                low, high = float(values[there].min()), float(values[there].max())
                 self.gate.setRange(low, high)
                 self.gate.setValue((low, high))
 
