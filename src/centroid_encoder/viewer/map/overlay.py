@@ -180,8 +180,13 @@ class LayerLink:
         box = self.join.of.box(ids, margin=1)
         levels, first = self._levels, [side.start for side in box]
         if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
-            window = np.asarray(levels[0][box])
-            return first, [outlined(window, 1), outlined(window[..., ::2, ::2], 2)]
+            window = levels[0][box]
+            if type(window) is np.ndarray:
+                return first, [outlined(window, 1), outlined(window[..., ::2, ::2], 2)]
+            # Only planes that are seen are read; an outline must not end at the border of a block.
+            window = da.asarray(window).rechunk((*(1,) * (len(box) - 2), -1, -1))
+            halves = enumerate((window, window[..., ::2, ::2]), start=1)
+            return first, [da.map_blocks(outlined, x, step=i, dtype=np.uint8) for i, x in halves]
         while max((last := levels[-1]).shape[-2:]) >= 2 * SIDE_OF_BLOCK:
             last = last if isinstance(last, np.ndarray) else lazily(last)
             levels.append(last[..., ::2, ::2])
