@@ -179,6 +179,10 @@ def test_missing_values_show_their_field(
     assert "missing=" not in text
     cures = widget.training_panel.cures
     assert cures.isVisible()
+    # They leave with their message.
+    widget.session.say("")
+    assert cures.isHidden()
+    train(widget)
     next(x for x in cures.findChildren(QPushButton) if "mean" in x.text()).click()
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert widget.message.kind != "error"

@@ -62,6 +62,8 @@ class Catalog:
     faults
         The error of each link that has no join, and a `Misfit` where cells do not seem to lie at
         their labels.
+    put_away
+        The layers that were hidden since they show another image than that of the selected cell.
     read_later
         Function that reads the ids of a large or lazy layer into a future in a thread and then
         calls `take_ids`. If it is None, the catalog reads them at once.
@@ -84,6 +86,7 @@ class Catalog:
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
+        self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
         self._cells: pd.Index | None = None
         self._links: list[Link] = []

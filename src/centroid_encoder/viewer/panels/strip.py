@@ -87,6 +87,7 @@ class Strip(QListWidget):
         """Ignore the images, and read the pictures again when the strip is shown."""
         super().hideEvent(event)
         self._viewer.layers.events.disconnect(self._on_layers)
+        self._again.stop()
         self._rows = []
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -183,6 +184,7 @@ def picture_job(
     for link, join in catalog.joins.items():
         if adata is not None and join.joined[row]:
             layers = layers_of_cell(viewer.layers, adata.obs, catalog.image_column, row)
+            layers = [layer for layer in layers if layer.visible or layer in catalog.put_away]
             return partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
     return lambda: None
 

@@ -134,6 +134,8 @@ class TrainingPanel(JobPanel):
         self.offer_cures(cures)
 
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
+        # The buttons belong to the last message.
+        self.offer_cures({})
         if isinstance(said, Exception) and kind == "error":
             self.say_error(said)
         else:
