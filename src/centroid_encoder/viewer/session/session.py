@@ -464,10 +464,10 @@ class Session:
         """Change labels, and say in which column corrections were written."""
         done = self._change_labels(change)
         if done is not None and done is not self.labeling:
-            where = (
-                f"Written to the column {done.column!r}; choose it under Classes to train with it."
-            )
-            self.say(text + where)
+            how = "Choose it as Classes, in the first line, to train with it."
+            if self.result is not None:
+                how = "Train on corrections, under Review, trains with it."
+            self.say(f"{text}Written to the column {done.column!r}. {how}")
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
