@@ -243,13 +243,14 @@ class LayerLink:
                 # napari would read the part that it has read of the last pixels.
                 ends = np.array(data[-1].shape) - 1
                 drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
-            drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
-            drawn.translate = corner
+            drawn.data, drawn.name, drawn.translate = data, name, corner
+            if drawn.metadata[DRAWN] != colors:  # Each assignment redraws it.
+                drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
             return drawn
         remove(self.viewer, [drawn])
         look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
         place = self._place | {"translate": corner}
-        metadata = {DRAWN: True}
+        metadata = {DRAWN: colors}
         new = Labels(data, multiscale=is_multiscale, name=name, metadata=metadata, **look, **place)
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.

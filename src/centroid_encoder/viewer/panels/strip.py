@@ -76,7 +76,7 @@ class Strip(QListWidget):
         self.setWrapping(False)
         for scroll in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
             scroll(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFixedHeight(SIDE + BAR + 4)
+        self.setFixedHeight(SIDE + BAR + 6)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Follow the images while the strip is shown."""
@@ -137,7 +137,8 @@ class Strip(QListWidget):
     def _draw(self) -> None:
         step = self.viewport().width() // N_THUMBNAILS
         side = max(min(SIDE, step - 2), 1)
-        self.setGridSize(QSize(step, SIDE + BAR))
+        # Qt leaves a margin above an icon.
+        self.setGridSize(QSize(step, SIDE + BAR + 4))
         self.setIconSize(QSize(side, side + BAR))
         shown = zip(self.captions, self.pictures, strict=True)
         for i, (caption, picture) in enumerate(shown):
