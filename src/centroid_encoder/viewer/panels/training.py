@@ -56,7 +56,7 @@ class TrainingPanel(JobPanel):
         self.columns_action = self.menu.addAction("Features among the columns …", self.show_columns)
         self.settings = QDialog(self)
         self.settings.setWindowTitle("Centroid-Encoder: settings")
-        self.settings_action = self.menu.addAction("Settings …", self.settings.show)
+        self.menu.addAction("Settings …", self.settings.show)
         self.of_map = form_layout()
         """For fields on how the map is drawn."""
         self.of_new_data = QVBoxLayout()
