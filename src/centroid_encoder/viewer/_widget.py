@@ -372,6 +372,9 @@ class CentroidEncoderWidget(QWidget):
             "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
+        # napari styles no window of its own, such as the list below a field.
+        colors = f"background: {theme.foreground.as_hex('long')}; color: {style.ink};"
+        self.cells.color_box.matches.setStyleSheet(colors)
         # The map can be in a dock of its own.
         for part in (self, self.picture):
             part.setStyleSheet(sheet)

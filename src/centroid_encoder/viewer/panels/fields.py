@@ -148,6 +148,8 @@ class Search(Choice):
         found.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         found.setCompletionMode(QCompleter.CompletionMode.PopupCompletion)
         self.setCompleter(found)
+        self.matches: Any = found.popup()
+        """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
         line.editingFinished.connect(self._take_first)
