@@ -304,7 +304,8 @@ class CentroidEncoderWidget(QWidget):
             self._parts.insertWidget(self._place, self.picture, stretch=1)
             self.picture.show()
             full.close()
-            self._on_docked()
+            # The dock has to be gone first.
+            self._docking.start()
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
