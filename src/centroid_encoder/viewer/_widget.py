@@ -273,6 +273,8 @@ class CentroidEncoderWidget(QWidget):
         if window is not None and dock is not None and not dock.isFloating():
             width = round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
+        # Not earlier: the delay would be over before the dock is painted.
+        self._loading.start()
 
     def show_full(self) -> None:
         """Show the map in a dock of its own beside this one, or bring it back."""
@@ -325,7 +327,6 @@ class CentroidEncoderWidget(QWidget):
             self._docking.start()
             if "torch" not in sys.modules:
                 self.message.say(LOADING)
-            self._loading.start()
             if self.session.table is None:
                 self.session.read()
             else:
