@@ -109,9 +109,20 @@ def test_every_name_in_the_manifest_can_be_imported(install: Install):
     assert "Invalid" not in install.python("-m", "npe2", "validate", "--imports", NAME)
 
 
-def test_the_widget_is_imported_without_torch(install: Install):
-    code = "import sys, centroid_encoder.viewer._widget; print('torch' in sys.modules)"
-    assert install.python("-c", code).strip() == "False"
+OPENED = """
+import sys
+from napari.components import ViewerModel
+from qtpy.QtWidgets import QApplication
+from centroid_encoder.viewer import CentroidEncoderWidget
+
+app = QApplication([])
+widget = CentroidEncoderWidget(ViewerModel())
+print("torch" in sys.modules)
+"""
+
+
+def test_the_widget_is_made_without_torch(install: Install):
+    assert install.python("-W", "ignore", "-c", OPENED).strip() == "False"
 
 
 def test_manifest_is_linked_from_the_top():

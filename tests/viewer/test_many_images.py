@@ -231,6 +231,14 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(
     for place, name in enumerate("ABC"):
         widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
         assert pixels() == [i == place for i in range(3)]
+    # The images that the widget hides have pictures of their cells, too.
+    widget.cells.show_button.click()
+    assert not viewer.layers["A.tiff"].visible
+    widget.select(np.arange(0, len(cells), 10))
+    some = widget.cells.some
+    qtbot.waitUntil(lambda: None not in some.pictures)
+    assert len({picture.pixels.any(axis=(0, 1)).tobytes() for picture in some.pictures}) == 3
+    viewer.layers["A.tiff"].visible = viewer.layers["B.tiff"].visible = True
     # A layer that is named after no image counts for all.
     viewer.layers["C.tiff"].name = "overview"
     widget.select(np.flatnonzero(cells.obs["ImageName"] == "A")[:1])

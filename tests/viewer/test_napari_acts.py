@@ -305,6 +305,21 @@ def test_two_widgets_on_one_table_show_one_result(
     train(widget)
 
 
+def test_a_result_of_another_widget_replaces_a_first_map(
+    open_widget: Open, cells: AnnData, train: Callable[..., None], qtbot: QtBot
+) -> None:
+    other = CentroidEncoderWidget(ViewerModel())
+    qtbot.addWidget(other)
+    for one in (widget := open_widget(), other):
+        one.show_table(cells, label_key="cell_type")
+        qtbot.waitUntil(lambda one=one: one.session.draft is not None, timeout=30_000)
+    train(widget)
+    assert np.array_equal(other.map.canvas.map.scene.points, cells.obsm["X_ce"])
+    other.close()
+    other.setParent(None)
+    other._detach()
+
+
 def test_drawn_layers_do_not_update_the_lists(viewer: Viewer, shown: Any, qtbot: QtBot) -> None:
     widget, _, _ = shown
     qtbot.wait(20)

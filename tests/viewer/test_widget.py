@@ -179,6 +179,10 @@ def test_missing_values_show_their_field(
     assert "missing=" not in text
     cures = widget.training_panel.cures
     assert cures.isVisible()
+    # They leave with their message.
+    widget.session.say("")
+    assert cures.isHidden()
+    train(widget)
     next(x for x in cures.findChildren(QPushButton) if "mean" in x.text()).click()
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert widget.message.kind != "error"
@@ -246,8 +250,12 @@ def test_the_map_moves_into_a_dock_of_its_own_and_back(
     assert trained.isAncestorOf(picture)
     assert picture.isVisible()
     button.click()
+    qtbot.waitUntil(lambda: picture.width() > before)
     picture.parentWidget().close()
     assert trained.isAncestorOf(picture)
+    # This dock does not keep the width of the other one.
+    qtbot.wait(300)
+    assert trained.width() < 0.45 * 1440
     button.click()
     viewer.window.remove_dock_widget(trained)
     assert trained.isAncestorOf(picture)

@@ -12,8 +12,6 @@ from scipy.linalg import eigh
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
-from scipy.stats import rankdata
-from sklearn.manifold import smacof
 
 from centroid_encoder.core.matrix import Codes, product
 
@@ -61,6 +59,9 @@ class Layout:
         the pairs alone, since otherwise one distant class would leave no space for the others. A
         disc with the diameter √M has space for all classes.
         """
+        # Imported here, since this takes long, and a stored map is drawn without it.
+        from scipy.stats import rankdata
+
         n_classes = len(centroids)
         room = np.ones(n_classes) if room is None else room
         noise = np.zeros(n_classes) if noise is None else noise
@@ -131,9 +132,9 @@ class Layout:
         squared = np.empty((len(places), len(self.positions)))
         for j in np.unique(own):
             rows = own == j
-            gauges = product(places[rows] - self.positions[j], self._normals(j).T).clip(
-                MIN_GAUGE, 1
-            )
+            # Not `product`: in the window, torch would wait for its own threads of a training.
+            gauges = np.einsum("ni,ji->nj", places[rows] - self.positions[j], self._normals(j))
+            gauges = gauges.clip(MIN_GAUGE, 1)
             squared[rows] = ODDS_EXPONENT * np.log((2 - gauges) / gauges)
         squared[np.arange(len(own)), own] = 0
         return np.asarray(np.sqrt(squared), dtype=np.float32)
@@ -205,6 +206,8 @@ def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
     scaling, projected onto a target of (M, m) points. The wanted distances have more than one good
     solution; this start finds the same one from other samples of the same classes.
     """
+    from sklearn.manifold import smacof
+
     n, m = target.shape
     centering = np.eye(n) - 1 / n
     products = -0.5 * centering @ np.square(wanted) @ centering

@@ -273,6 +273,8 @@ class CentroidEncoderWidget(QWidget):
         if window is not None and dock is not None and not dock.isFloating():
             width = round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
+        # Not earlier: the delay would be over before the dock is painted.
+        self._loading.start()
 
     def show_full(self) -> None:
         """Show the map in a dock of its own beside this one, or bring it back."""
@@ -304,7 +306,8 @@ class CentroidEncoderWidget(QWidget):
             self._parts.insertWidget(self._place, self.picture, stretch=1)
             self.picture.show()
             full.close()
-            self._on_docked()
+            # The dock has to be gone first.
+            self._docking.start()
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
@@ -324,7 +327,6 @@ class CentroidEncoderWidget(QWidget):
             self._docking.start()
             if "torch" not in sys.modules:
                 self.message.say(LOADING)
-            self._loading.start()
             if self.session.table is None:
                 self.session.read()
             else:
@@ -333,6 +335,8 @@ class CentroidEncoderWidget(QWidget):
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
         import_jobs()
+        for form in (self.form, self.new_data.form):
+            form.add_tooltips()
         if self.message.text() == LOADING:
             self.message.say("")
 
@@ -362,7 +366,7 @@ class CentroidEncoderWidget(QWidget):
         )
         self.map.canvas.set_style(style, theme.icon.as_hex("long"))
         warning, error = ("#e3b617", "#ff6b6b") if style.dark else ("#8a6a00", "#b00020")
-        self.setStyleSheet(
+        sheet = (
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
             "Strip { background: transparent; }"
@@ -370,6 +374,12 @@ class CentroidEncoderWidget(QWidget):
             "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
+        # napari styles no window of its own, such as the list below a field.
+        colors = f"background: {theme.foreground.as_hex('long')}; color: {style.ink};"
+        self.cells.color_box.matches.setStyleSheet(colors)
+        # The map can be in a dock of its own.
+        for part in (self, self.picture):
+            part.setStyleSheet(sheet)
 
     def _lay_out(self) -> None:
         """Lay out one line, the map with the classes, and the card of the chosen mode."""
@@ -428,6 +438,8 @@ class CentroidEncoderWidget(QWidget):
         cards = self.modes.values()
         self._parts = column(inner, *above, self.picture, *self.save_row.below, *cards)
         self._parts.setStretchFactor(self.picture, 1)
+        # While the map is in a dock of its own, the cards stay at the top.
+        self._parts.addStretch()
         # A low window scrolls; it would otherwise grow beyond the screen.
         scrolled = _Scrolled()
         scrolled.setWidget(inner)

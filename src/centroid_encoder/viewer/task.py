@@ -130,7 +130,8 @@ class Task(QObject):
 
 def import_jobs() -> None:
     """Import PyTorch and scikit-learn in the GUI thread; imports in two threads can fail."""
-    import_module("centroid_encoder.tl._run")
+    for name in ("centroid_encoder.tl._run", "sklearn.manifold"):
+        import_module(name)
 
 
 def run_job(make: Callable[[], Any], steps: Steps) -> Any:

@@ -29,7 +29,8 @@ def join(layer: Layer, ids: list[int]) -> Join:
 
 def picture(viewer: ViewerModel, layer: Any, row: int = 0, ids: tuple[int, ...] = (7,)) -> Any:
     layers = list(viewer.layers)
-    return make_thumbnail(layers, viewer.dims.point, layer, join(layer, list(ids)), row, side=60)
+    shown = [layer for layer in layers if layer.visible]
+    return make_thumbnail(shown, viewer.dims.point, layer, join(layer, list(ids)), row, side=60)
 
 
 def assert_is_cell(found: Thumbnail | None, color: tuple[int, int, int]) -> None:

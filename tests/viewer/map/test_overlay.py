@@ -456,6 +456,27 @@ def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(
     assert sum(read) <= 300**2
 
 
+def test_of_a_small_lazy_stack_only_the_plane_that_is_seen_is_read() -> None:
+    read: list[int] = []
+
+    def load(block: Any, block_info: Any = None) -> Any:
+        read.append(block_info[0]["chunk-location"][0])
+        return block
+
+    stack = np.stack([np.where(1 + i % 4 == TILE, TILE, 0) for i in range(12)])
+    # Cells lie in several blocks of a plane.
+    lazy = da.from_array(stack, chunks=(1, 25, 25)).map_blocks(load, dtype=int)
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(lazy), range(1, 5))
+    viewer.dims.set_current_step(0, 6)
+    read.clear()
+    link.highlight(np.arange(4))
+    assert set(read) <= {6}
+    other = ViewerModel()
+    link_to(other, Labels(stack), range(1, 5)).highlight(np.arange(4))
+    np.testing.assert_array_equal(outlined(viewer, link.layer), outlined(other, other.layers[0]))
+
+
 def test_outlines_are_black_only_on_a_light_canvas_without_an_image() -> None:
     viewer = ViewerModel()
     image = viewer.add_image(np.zeros(IMAGE.shape))

@@ -46,6 +46,9 @@ def test_the_gate_selects_cells_by_value_in_map_and_tissue(
         gate.setValue(ends)
         assert sorted(widget.map.canvas.map.selected) == list(rows)
         assert marked(viewer, viewer.layers["nuclei"]) == set(ids[list(rows)])
+    # A label does not move the handles.
+    give_label(widget.cells.label_button, "type 2")
+    assert gate.value() == (100, 118)
     widget.cells.color_box.choose("label")
     assert gate.isHidden()
 
@@ -86,6 +89,22 @@ def test_the_selection_is_described_and_labelled(
     assert names == ["type 0", "type 1", "type 2", "New class …", "No label"]
     assert set(mapped.obs["cell_type_relabeled"].iloc[rows]) == {"type 2"}
     assert np.array_equal(mapped.obs["cell_type"], kinds)
+
+
+def test_cells_that_are_left_out_of_the_map_keep_their_labels(
+    open_widget: Open, cells: AnnData, train: Callable[..., None]
+) -> None:
+    cells.X[:2, 0] = np.nan
+    widget = open_widget()
+    widget.show_table(cells)
+    train(widget)
+    assert np.isnan(cells.obsm["X_ce"]).any(axis=1).sum() == 2
+    assert [row.n for row in widget.classes.rows] == [40, 40, 40]
+    widget.select(np.arange(3))
+    text = widget.cells.selection_text.text()
+    assert text == "3 cells selected: 1 type 0, 1 type 1, 1 type 2"
+    widget.classes.select([0])
+    assert widget.session.selected.sum() == 40
 
 
 def test_a_first_map_appears_by_itself_and_train_replaces_it(

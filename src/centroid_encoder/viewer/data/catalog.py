@@ -62,6 +62,8 @@ class Catalog:
     faults
         The error of each link that has no join, and a `Misfit` where cells do not seem to lie at
         their labels.
+    put_away
+        The layers that were hidden since they show another image than that of the selected cell.
     read_later
         Function that reads the ids of a large or lazy layer into a future in a thread and then
         calls `take_ids`. If it is None, the catalog reads them at once.
@@ -84,8 +86,10 @@ class Catalog:
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
+        self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
         self._cells: pd.Index | None = None
+        self._image_column: str | None = None
         self._links: list[Link] = []
         self._tried: dict[Link, str] = {}
         self._ids: WeakKeyDictionary[Layer, Future[LayerIds]] = WeakKeyDictionary()
@@ -233,6 +237,7 @@ class Catalog:
         """Show a table, or one whose cells have changed, and join it."""
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
+        self._image_column = self._find_image_column()
         self.table_changed.emit(True)
         self.join_again()
 
@@ -367,7 +372,8 @@ class Catalog:
 
     def _find_links(self) -> list[Link]:
         """Return the links that the user chose, else those found by names, else by ids."""
-        table, column = self.table, self.image_column
+        table = self.table
+        column = self._image_column = self._find_image_column()
         if table is None or table.declined:
             return []
         obs, declared = table.adata.obs, table.declared.get("instance_key")
@@ -433,6 +439,10 @@ class Catalog:
     @property
     def image_column(self) -> str | None:
         """Column that holds the image of each cell; None if all cells are in one image."""
+        there = self.table is not None and self._image_column in self.table.adata.obs
+        return self._image_column if there else None
+
+    def _find_image_column(self) -> str | None:
         if self.table is None or self.table.image_column == ONE_IMAGE:
             return None
         declared = self.table.declared.get("region_key")

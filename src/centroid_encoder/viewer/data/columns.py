@@ -153,11 +153,14 @@ def image_column(obs: pd.DataFrame, declared: str | None, layers: Sequence[Layer
 
 def _has_files(column: pd.Series) -> bool:
     """Return whether all values are names of image files."""
-    if pd.api.types.is_numeric_dtype(column.dtype) or not len(column.dropna()):
-        return False
-    # Most other columns fail with their first value.
     values = column.dropna()
-    return all(EXTENSIONS.search(str(x).lower()) for x in (values.iloc[0], *values.unique()))
+    if pd.api.types.is_numeric_dtype(column.dtype) or not len(values):
+        return False
+    # Most other columns fail with their first value, and finding all others takes long.
+    first = str(values.iloc[0]).lower()
+    return EXTENSIONS.search(first) is not None and all(
+        EXTENSIONS.search(str(x).lower()) for x in values.unique()
+    )
 
 
 def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:

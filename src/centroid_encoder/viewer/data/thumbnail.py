@@ -59,7 +59,7 @@ def make_thumbnail(
     row: int,
     side: int = 160,
 ) -> Thumbnail | None:
-    """Draw the visible images around a cell, with their colour maps, and outline the cell.
+    """Draw the images around a cell, with their colour maps, and outline the cell.
 
     Only the last two axes are drawn, in the plane of the cell's center. Along axes that the layer
     of the cell lacks, the plane is that of `point`, in world coordinates. None if the cell is not
@@ -78,7 +78,7 @@ def make_thumbnail(
     center = np.append(np.asarray(point)[: len(point) - len(center)], center)
     canvas, is_covered = np.zeros((side, side, 3)), False
     for image in layers:
-        if isinstance(image, Image) and image.visible and image.ndim <= len(center):
+        if isinstance(image, Image) and image.ndim <= len(center):
             places = np.empty((side, side, image.ndim))
             places[...] = center[-image.ndim :]
             places[..., -2:] = grid

@@ -172,8 +172,10 @@ class MapFigure:
     def _draw_overlays(self) -> None:
         """Draw selection, hover and outline on top of all else."""
         artists: list[Any] = [self._hovered]
-        if len(self.selected):
-            artists = [self._veil, self._names, self._chosen, self._hovered]
+        if n := len(self.selected):
+            # A name must not hide one selected cell, nor many cells a name.
+            above = [self._chosen, self._names] if n >= FEW else [self._names, self._chosen]
+            artists = [self._veil, *above, self._hovered]
         for artist in artists:
             self.ax.draw_artist(artist)
         self.figure.draw_artist(self._outline)

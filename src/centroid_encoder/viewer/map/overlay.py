@@ -180,8 +180,13 @@ class LayerLink:
         box = self.join.of.box(ids, margin=1)
         levels, first = self._levels, [side.start for side in box]
         if math.prod(side.stop - side.start for side in box) <= MAX_PIXELS_AT_ONCE:
-            window = np.asarray(levels[0][box])
-            return first, [outlined(window, 1), outlined(window[..., ::2, ::2], 2)]
+            window = levels[0][box]
+            if type(window) is np.ndarray:
+                return first, [outlined(window, 1), outlined(window[..., ::2, ::2], 2)]
+            # Only planes that are seen are read; an outline must not end at the border of a block.
+            window = da.asarray(window).rechunk((*(1,) * (len(box) - 2), -1, -1))
+            halves = enumerate((window, window[..., ::2, ::2]), start=1)
+            return first, [da.map_blocks(outlined, x, step=i, dtype=np.uint8) for i, x in halves]
         while max((last := levels[-1]).shape[-2:]) >= 2 * SIDE_OF_BLOCK:
             last = last if isinstance(last, np.ndarray) else lazily(last)
             levels.append(last[..., ::2, ::2])
@@ -238,13 +243,14 @@ class LayerLink:
                 # napari would read the part that it has read of the last pixels.
                 ends = np.array(data[-1].shape) - 1
                 drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
-            drawn.data, drawn.name, drawn.colormap = data, name, _colormap(colors)
-            drawn.translate = corner
+            drawn.data, drawn.name, drawn.translate = data, name, corner
+            if drawn.metadata[DRAWN] != colors:  # Each assignment redraws it.
+                drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
             return drawn
         remove(self.viewer, [drawn])
         look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
         place = self._place | {"translate": corner}
-        metadata = {DRAWN: True}
+        metadata = {DRAWN: colors}
         new = Labels(data, multiscale=is_multiscale, name=name, metadata=metadata, **look, **place)
         layers = self.viewer.layers
         # Inserting a layer selects it; restore the layers that the user has selected.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
-from napari.layers import Layer
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QWidget
@@ -63,13 +61,13 @@ class CellsPanel(QWidget):
         self._is_first = True
         """Whether no table has been coloured yet."""
         self._hidden: frozenset[str] = frozenset()
-        self._put_away: WeakSet[Layer] = WeakSet()
-        """Layers that were hidden since they show another image than that of the cell."""
         self.gate: Any = QDoubleRangeSlider(Qt.Orientation.Horizontal)  # type: ignore[no-untyped-call]
         self.gate.setAccessibleName("Gate")
         self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
         self.gate.valueChanged.connect(self._on_gate)
         self.gate.hide()
+        self._gated: tuple[object, ...] = ()
+        """Colours of the gate, and its ends."""
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.colors = QWidget()
@@ -167,10 +165,11 @@ class CellsPanel(QWidget):
         others = [layer for layer in layers if layer not in own and layer.visible]
         for layer in others:
             layer.visible = False
-        for layer in self._put_away.intersection(own):
+        put_away = session.catalog.put_away
+        for layer in put_away.intersection(own):
             layer.visible = True
-        self._put_away.update(others)
-        self._put_away.difference_update(own)
+        put_away.update(others)
+        put_away.difference_update(own)
         if others:
             image = session.adata.obs[column].iloc[row]
             self.unseen_text.say(f"{image} is shown; the layers of other images are hidden.")
@@ -377,13 +376,16 @@ class CellsPanel(QWidget):
             self._paint()
 
     def _show_gate(self) -> None:
-        """Show the gate for colours that stand for numbers, with all cells in it."""
+        """Show the gate for numbers; for another column, all cells are in it."""
         values = None if self._colors is None else self._colors.values
         there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
         self.gate.setVisible(bool(there.any()))
-        if values is not None and there.any():
+        if values is None or not there.any():
+            return
+        low, high = float(values[there].min()), float(values[there].max())
+        gated, self._gated = self._gated, (self.color_box.value, low, high)
+        if gated != self._gated:
             with signals_blocked(self.gate):
-                low, high = float(values[there].min()), float(values[there].max())
                 self.gate.setRange(low, high)
                 self.gate.setValue((low, high))
 

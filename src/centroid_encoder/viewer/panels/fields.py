@@ -41,8 +41,7 @@ class Form(QWidget):
     """Fields for the keyword arguments of functions of `tl`, named like the parameters.
 
     The field ``features`` stands for the parameters `use_rep`, `layer` and `use_raw`; its values
-    are ``"X"``, ``"raw"``, ``"layers: …"`` and ``"obsm: …"``. A field without a tooltip gets the
-    docstring of its parameter.
+    are ``"X"``, ``"raw"``, ``"layers: …"`` and ``"obsm: …"``.
     """
 
     setting_changed = Signal()
@@ -52,9 +51,7 @@ class Form(QWidget):
         super().__init__()
         self.fields = {field.name: field for field in fields}
         self._defaults = {field.name: field.value for field in fields}
-        docs = {
-            name: one.doc for function in functions for name, one in parameters(function).items()
-        }
+        self._functions = functions
         for field in fields:
             field.changed.connect(lambda _: self.setting_changed.emit())
             field.native.setAccessibleName(field.label)
@@ -62,9 +59,14 @@ class Form(QWidget):
             field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             if isinstance(field, ComboBox):
                 keep_narrow(field.native)
-            if field.name in docs and not field.tooltip:
+
+    def add_tooltips(self) -> None:
+        """Give fields without a tooltip the docstring of their parameter; this imports PyTorch."""
+        docs = {name: one.doc for f in self._functions for name, one in parameters(f).items()}
+        for name, field in self.fields.items():
+            if name in docs and not field.tooltip:
                 # Show the name of the parameter, which messages use and the label may not.
-                field.tooltip = f"{field.name}: {plain(docs[field.name])}"
+                field.tooltip = f"{name}: {plain(docs[name])}"
 
     def arguments(self, function: str) -> dict[str, Any]:
         """Return the keyword arguments of a function that differ from the first values."""
@@ -146,6 +148,8 @@ class Search(Choice):
         found.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         found.setCompletionMode(QCompleter.CompletionMode.PopupCompletion)
         self.setCompleter(found)
+        self.matches: Any = found.popup()
+        """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
         line.editingFinished.connect(self._take_first)

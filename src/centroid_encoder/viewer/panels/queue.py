@@ -82,7 +82,8 @@ class QueuePanel(QWidget):
         tip = "Cells with a confidence below this value become unassigned"
         self.confidence_box.setToolTip(tip)
         self.confidence_box.setAccessibleName("Least confidence")
-        applying = self.agree_button, self.apply_button, QLabel("if ≥"), self.confidence_box
+        least = QLabel("from confidence"), self.confidence_box
+        applying = self.agree_button, self.apply_button, *least
         column(self, self.text, self.strip, side_by_side(*applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
         self.strip.clicked.connect(self._on_picture)

@@ -62,8 +62,10 @@ class SaveRow(QWidget):
         on_screen = partial(self.save_figure, plot=lambda *_, **__: self.picture())
         self.save_picture_action = action(text, "image_and_map.png", FIGURES, on_screen)
         text = "Reliability page as .png, .pdf or .svg …"
-        page = partial(self.save_figure, plot=pl.reliability)
-        self.save_reliability_action = action(text, "reliability.png", FIGURES, page)
+        # Imported when the page is drawn, since that takes long.
+        self.save_reliability_action = action(
+            text, "reliability.png", FIGURES, lambda path: self.save_figure(path, pl.reliability)
+        )
         tip = (
             "Save the table with the map, the map alone, the figure, or a page with the figure and "
             "the checks of its reliability"

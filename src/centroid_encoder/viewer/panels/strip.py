@@ -76,7 +76,7 @@ class Strip(QListWidget):
         self.setWrapping(False)
         for scroll in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
             scroll(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFixedHeight(SIDE + BAR + 4)
+        self.setFixedHeight(SIDE + BAR + 6)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Follow the images while the strip is shown."""
@@ -87,6 +87,7 @@ class Strip(QListWidget):
         """Ignore the images, and read the pictures again when the strip is shown."""
         super().hideEvent(event)
         self._viewer.layers.events.disconnect(self._on_layers)
+        self._again.stop()
         self._rows = []
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -136,7 +137,8 @@ class Strip(QListWidget):
     def _draw(self) -> None:
         step = self.viewport().width() // N_THUMBNAILS
         side = max(min(SIDE, step - 2), 1)
-        self.setGridSize(QSize(step, SIDE + BAR))
+        # Qt leaves a margin above an icon.
+        self.setGridSize(QSize(step, SIDE + BAR + 4))
         self.setIconSize(QSize(side, side + BAR))
         shown = zip(self.captions, self.pictures, strict=True)
         for i, (caption, picture) in enumerate(shown):
@@ -183,6 +185,7 @@ def picture_job(
     for link, join in catalog.joins.items():
         if adata is not None and join.joined[row]:
             layers = layers_of_cell(viewer.layers, adata.obs, catalog.image_column, row)
+            layers = [layer for layer in layers if layer.visible or layer in catalog.put_away]
             return partial(make_thumbnail, layers, viewer.dims.point, link.layer, join, row, side)
     return lambda: None
 

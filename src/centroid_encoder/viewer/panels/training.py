@@ -56,7 +56,7 @@ class TrainingPanel(JobPanel):
         self.columns_action = self.menu.addAction("Features among the columns …", self.show_columns)
         self.settings = QDialog(self)
         self.settings.setWindowTitle("Centroid-Encoder: settings")
-        self.settings_action = self.menu.addAction("Settings …", self.settings.show)
+        self.menu.addAction("Settings …", self.settings.show)
         self.of_map = form_layout()
         """For fields on how the map is drawn."""
         self.of_new_data = QVBoxLayout()
@@ -134,6 +134,8 @@ class TrainingPanel(JobPanel):
         self.offer_cures(cures)
 
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
+        # The buttons belong to the last message.
+        self.offer_cures({})
         if isinstance(said, Exception) and kind == "error":
             self.say_error(said)
         else:

@@ -79,6 +79,9 @@ def current_classes(
     corrections.
     """
     classes, codes, label_key = result.classes, result.codes, result.label_key
+    if (left_out := result.split.isna()).any():
+        # Cells with missing values are not in the map, but they have labels.
+        codes = np.where(left_out, classes.get_indexer(adata.obs[label_key].astype(object)), codes)
     column = corrected(adata, label_key)
     by_hand = (is_draft or mark_key(label_key) in adata.uns) and label_key in adata.obs
     if column == label_key and not by_hand:

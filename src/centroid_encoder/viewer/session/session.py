@@ -193,8 +193,9 @@ class Session:
     def _on_table(self, is_other: bool) -> None:
         """Read the table that is chosen, its links come afterwards, or what others have written."""
         if not is_other:
-            # A live map of the labelling stays.
-            (self.read if self.draft is None else self._after_labels)()
+            # A live map of the labelling stays, and a first map does not.
+            is_live = self.labeling is not None and self.draft is not None
+            (self._after_labels if is_live else self.read)()
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
@@ -463,10 +464,10 @@ class Session:
         """Change labels, and say in which column corrections were written."""
         done = self._change_labels(change)
         if done is not None and done is not self.labeling:
-            where = (
-                f"Written to the column {done.column!r}; choose it under Classes to train with it."
-            )
-            self.say(text + where)
+            how = "Choose it as Classes, in the first line, to train with it."
+            if self.result is not None:
+                how = "Train on corrections, under Review, trains with it."
+            self.say(f"{text}Written to the column {done.column!r}. {how}")
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
