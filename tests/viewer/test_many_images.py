@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import give_label, is_colored, open_table, outlined
+from tests.viewer.seen import give_label, is_colored, marked, open_table, seen_colors, texts
 
 
 class Study:
@@ -47,15 +47,10 @@ class Study:
         np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
 
     def marked(self) -> dict[str, set[int]]:
-        """Return the outlined labels of each layer."""
-        found = {}
-        for link in self.widget.cells._links:
-            if link.marks is not None:
-                assert link.marks in self.viewer.layers
-                assert link.marks.visible == link.layer.visible
-                shown = outlined(self.viewer, link.layer, link.marks)
-                found[link.layer.name] = set(link.layer.data[shown > 0].tolist())
-        return {name: labels for name, labels in found.items() if labels}
+        """Return the outlined labels of the one mask that is shown."""
+        (layer,) = (x for x in self.viewer.layers if x.name.endswith("_mask") and x.visible)
+        labels = marked(self.viewer, layer)
+        return {layer.name: labels} if labels else {}
 
     def walk(self, column: str, ids: str, n: int) -> set[str]:
         """Click on misplaced cells, and return their images."""
@@ -67,8 +62,9 @@ class Study:
             table.view.selectRow(row)
             (at,) = np.flatnonzero(widget.session.selected)
             image, number = str(self.adata.obs[column].iloc[at]), self.adata.obs[ids].iloc[at]
+            mask = self.viewer.layers[f"{image}_mask"]
+            self.qtbot.waitUntil(lambda mask=mask: mask.visible)
             assert self.marked() == {f"{image}_mask": {number}}
-            assert self.viewer.layers[f"{image}_mask"].visible
             seen.add(image)
         return seen
 
@@ -114,14 +110,13 @@ def test_three_images_from_opening_to_saving_and_back(
     widget.cells.color_box.choose("label")
     widget.select(np.arange(40))
     rows = cells.obs.iloc[:40]
-    assert study.marked() == {
-        f"{name}_mask": set(part["CellNb"])
-        for name, part in rows.groupby("ImageName", observed=True)
-    }
-    assert study.walk("ImageName", "CellNb", 6) == set("ABC")
+    assert study.marked() == {"A_mask": set(rows.loc[rows["ImageName"] == "A", "CellNb"])}
+    assert study.walk("ImageName", "CellNb", 19) == set("ABC")
     give_label(widget.cells.label_button, "other")
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
-    # An image is closed and opened again; the others keep their colours.
+    # An image is closed and opened again; the one that is shown keeps its colours.
+    widget.select(np.flatnonzero(study.adata.obs["ImageName"] == "A"))
+    widget.cells.show_button.click()
     viewer.layers.remove("B_mask")
     widget.catalog.refresh()
     assert is_colored(viewer, viewer.layers["A_mask"])
@@ -133,6 +128,9 @@ def test_three_images_from_opening_to_saving_and_back(
     widget.catalog.refresh()
     study.check("ImageName", "CellNb")
     assert len(widget.catalog.joins) == 3
+    assert is_colored(viewer, viewer.layers["A_mask"])
+    widget.select([at])
+    widget.cells.show_button.click()
     assert is_colored(viewer, viewer.layers["B_mask"])
     save(widget, tmp_path / "done.h5ad")
     open_table(widget.catalog, tmp_path / "done.h5ad")
@@ -168,6 +166,8 @@ def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three: Any, study
         viewer.add_image(np.ones(mask.shape), name=f"{name}_DAPI", blending="translucent")
         viewer.add_labels(mask, name=f"{name}_mask")
     widget.show_table(cells, label_key="cell_type")
+    for layer in viewer.layers:
+        layer.visible = True
 
     def cell(name: str, number: int) -> list[str]:
         obs = cells.obs
@@ -188,26 +188,108 @@ def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three: Any, study
     ]
 
 
+def drawn(viewer: Viewer) -> list[str]:
+    """Return the names of the layers that the widget has drawn."""
+    return [layer.name for layer in viewer.layers if is_drawn(layer)]
+
+
+def colors_are_right(viewer: Viewer, layer: Labels, cells: AnnData) -> bool:
+    """Return whether the cells of an image have their place and the colour of their class."""
+    own = cells.obs[cells.obs["ImageName"] == layer.name[0]]
+    found = seen_colors(viewer, layer, own["CellNb"])
+    above = viewer.layers[f"{layer.name} · label"]
+    same_place = np.allclose(above.extent.world, layer.extent.world)
+    pairs = pd.DataFrame(found).assign(code=own["cell_type"].cat.codes.to_numpy())
+    return above.visible and same_place and len(pairs.drop_duplicates()) == 3
+
+
+def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(
+    three: Any, study: Study, qtbot: QtBot
+) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    for i, (name, mask) in enumerate(masks.items()):
+        viewer.add_labels(mask, name=f"{name}_mask", scale=(1 + i, 1), opacity=0.3 + i / 10)
+    widget.show_table(cells, label_key="cell_type")
+    names, numbers = cells.obs["ImageName"], cells.obs["CellNb"]
+    for name in "ABCA":
+        rows = np.flatnonzero(names == name)[5:9]
+        widget.session.select(rows, zoom=True)
+        qtbot.waitUntil(lambda name=name: viewer.layers[f"{name}_mask"].visible)
+        assert drawn(viewer) == [f"{name}_mask · label", "selected cells"]
+        assert study.marked() == {f"{name}_mask": set(numbers.iloc[rows])}
+        assert colors_are_right(viewer, viewer.layers[f"{name}_mask"], cells)
+        for i, other in enumerate("ABC"):
+            assert viewer.layers[f"{other}_mask"].opacity == (0 if other == name else 0.3 + i / 10)
+    # An image that the user hides and shows again looks as before.
+    for visible in (False, True):
+        viewer.layers["A_mask"].visible = visible
+        assert [viewer.layers[name].visible for name in drawn(viewer)] == [visible] * 2
+    # Each of several images that the user shows has colours, and then one of them again.
+    for name in "BC":
+        viewer.layers[f"{name}_mask"].translate = (0, 99)
+        viewer.layers[f"{name}_mask"].visible = True
+    assert all(colors_are_right(viewer, viewer.layers[f"{x}_mask"], cells) for x in "ABC")
+    widget.select(np.flatnonzero(names == "B")[:1])
+    widget.cells.show_button.click()
+    assert drawn(viewer) == ["B_mask · label", "selected cells"]
+    assert colors_are_right(viewer, viewer.layers["B_mask"], cells)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["table first", "layers first"])
+def test_of_images_at_one_place_the_first_is_shown(
+    three: Any, study: Study, is_first: bool, qtbot: QtBot
+) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    if is_first:
+        widget.show_table(cells, label_key="cell_type")
+    for name, mask in masks.items():
+        viewer.add_labels(mask, name=f"{name}_mask")
+        viewer.add_image(np.ones(mask.shape), name=f"{name}.tiff")
+    if not is_first:
+        widget.show_table(cells, label_key="cell_type")
+
+    def visible() -> list[str]:
+        return [x.name for x in viewer.layers if x.visible and not is_drawn(x)]
+
+    qtbot.waitUntil(lambda: visible() == ["A_mask", "A.tiff"])
+    assert drawn(viewer) == ["A_mask · label"]
+    assert any(text.startswith("A is shown") for text in texts(widget.cells))
+    # What the user shows later stays.
+    viewer.layers["B_mask"].visible = True
+    viewer.add_image(np.ones((9, 9)), name="overview")
+    qtbot.wait(50)
+    widget.catalog.refresh()
+    assert visible() == ["A_mask", "A.tiff", "B_mask", "overview"]
+
+
+def test_images_side_by_side_are_all_shown(three: Any, study: Study, qtbot: QtBot) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    for i, (name, mask) in enumerate(masks.items()):
+        viewer.add_labels(mask, name=f"{name}_mask", translate=(0, 45 * i))
+    widget.show_table(cells, label_key="cell_type")
+    qtbot.wait(50)
+    for name in "ABC":
+        assert colors_are_right(viewer, viewer.layers[f"{name}_mask"], cells)
+
+
 def test_colors_and_outlines_stay_above_all_images(three: Any, study: Study) -> None:
     masks, cells = three
     viewer, widget, qtbot = study.viewer, study.widget, study.qtbot
     for name, mask in masks.items():
         viewer.add_labels(mask, name=f"{name}_mask")
     widget.show_table(cells, label_key="cell_type")
-    widget.cells.color_box.setCurrentText("label")
     widget.select(np.arange(40))
     viewer.add_image(np.ones((9, 9)), name="A.tiff")
+    viewer.layers.move(viewer.layers.index("A_mask"), len(viewer.layers))
+    qtbot.waitUntil(lambda: [x.name for x in viewer.layers][-3:] == ["A_mask", *drawn(viewer)])
+    # Also above a layer that was above them while another image was shown.
     viewer.layers.move(viewer.layers.index("B_mask"), len(viewer.layers))
-
-    def is_above() -> bool:
-        names = [layer.name for layer in viewer.layers]
-        lowest = min(i for i, layer in enumerate(viewer.layers) if is_drawn(layer))
-        return lowest > names.index("A.tiff") and names.index("B_mask · label") > names.index(
-            "B_mask"
-        )
-
-    qtbot.waitUntil(is_above)
-    assert len([layer for layer in viewer.layers if is_drawn(layer)]) == 6
+    widget.select(np.flatnonzero(cells.obs["ImageName"] == "B")[:1])
+    widget.cells.show_button.click()
+    assert [x.name for x in viewer.layers][-3:] == ["B_mask", *drawn(viewer)]
 
 
 def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(

@@ -551,9 +551,9 @@ class User(LabelsByHand):
             ids = {int(i) for i in join.ids[join.joined & widget.session.selected]}
             if isinstance(link.layer, ItemLayer):
                 assert set(link.layer.selected_data) == ids
-            elif ids:
+            elif ids and link.layer.visible:
                 marked.append((link.layer, ids))
-        marks = [x for x in drawn if x.name.startswith(HIGHLIGHT) and np.any(x.data)]
+        marks = [x for x in drawn if x.name.startswith(HIGHLIGHT) and x.visible and np.any(x.data)]
         assert len(marks) == len(marked)
         for mark in marks:
             beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]

@@ -100,10 +100,11 @@ def test_zoom_goes_to_the_image_of_the_cell(widget: CentroidEncoderWidget, viewe
     cells.show_button.click()
     assert viewer.scene.camera.center[2] > 190
     assert viewer.layers["B_mask"].visible
-    # The chosen layer comes first.
+    # The image that is shown comes first.
     widget.select(np.array([3, HALF + 3]))
     cells.show_button.click()
-    assert viewer.scene.camera.center[2] < 190
+    assert viewer.scene.camera.center[2] > 190
+    assert not viewer.layers["A_mask"].visible
     # The widget names an image that is not open.
     viewer.layers.remove("B_mask")
     widget.catalog.refresh()

@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Points, Shapes
+from napari.layers import Image, Labels, Layer, Points, Shapes
 from napari.layers.base import ActionType
 from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.theme import get_theme
@@ -53,8 +53,9 @@ class LayerLink:
     layers above it and all images; while the colours are seen, the opacity of the Labels layer is
     0. They are hidden while the user edits the labels, and in napari's grid, where each layer has a
     tile of its own. Points and shapes get other face colours, and marked ones are selected in their
-    layer. `join` links the ids of the layer to rows of the table, and can be replaced. `pick` is
-    called with the rows of the points or shapes that the user selects in the layer.
+    layer. `join` links the ids of the layer to rows of the table, and can be replaced; `move` also
+    replaces the layer. `pick` is called with the rows of the points or shapes that the user selects
+    in the layer.
     """
 
     def __init__(
@@ -94,6 +95,18 @@ class LayerLink:
         for event, callback in self._callbacks:
             event.disconnect(callback)
 
+    def move(self, layer: Labels, join: Join) -> None:
+        """Draw the cells of another label image of as many dimensions.
+
+        napari takes long to add and remove layers, so the drawn ones stay. Their pixels are those
+        of the last image until `color` and `highlight` are called.
+        """
+        if self._shown is not None:
+            self.layer.opacity = self.layer.opacity or self._before
+        self.layer, self.join, self._shown = layer, join, None
+        self._follow_place()
+        self.stay_on_top()
+
     def color(
         self, name: str, codes: NDArray[np.intp], colors: Sequence[str], hollow: int | None = None
     ) -> None:
@@ -131,10 +144,10 @@ class LayerLink:
 
     def uncolor(self) -> None:
         """Restore the colours of the layer."""
-        if self._shown is None:
-            return
-        self._shown = None
+        is_colored, self._shown = self._shown is not None, None
         remove(self.viewer, [self.classes])
+        if not is_colored:
+            return
         if not isinstance(self.layer, ItemLayer):
             # Keep an opacity that the user has chosen since.
             self.layer.opacity = self.layer.opacity or self._before
@@ -267,6 +280,10 @@ class LayerLink:
         affine = Affine(linear_matrix=matrix, translate=offset)
         return {"affine": affine, "units": self.layer.units}
 
+    def _follow_place(self) -> None:
+        for drawn in filter(None, (self.classes, self.marks)):
+            drawn.affine, drawn.units = self._place.values()
+
     @property
     def _outline_colors(self) -> dict[int, Any]:
         """Colours of outlines (1) and of their inner rims (2), which are seen on any image.
@@ -341,8 +358,7 @@ class LayerLink:
             self.classes = None
             self.uncolor()  # The user may have deleted the colours.
         elif own and kind in PLACE:
-            for drawn in filter(None, (self.classes, self.marks)):
-                drawn.affine, drawn.units = self._place.values()
+            self._follow_place()
         elif own and kind == "name" and self.classes is not None:
             self.classes.name = self._title(self._shown[0])
         elif kind in ("active", "enabled") or (own and kind in ("visible", "mode")):
@@ -416,6 +432,14 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
         with viewer.layers.batched_update():
             for layer in shown:
                 viewer.layers.remove(layer)
+
+
+def lie_on_each_other(one: Layer, other: Layer) -> bool:
+    """Return whether two layers share most of the smaller one, along each of their common axes."""
+    n = min(one.ndim, other.ndim)
+    first, second = (np.asarray(layer.extent.world)[:, -n:] for layer in (one, other))
+    shared = np.minimum(first[1], second[1]) - np.maximum(first[0], second[0])
+    return bool((shared > np.minimum(np.ptp(first, axis=0), np.ptp(second, axis=0)) / 2).all())
 
 
 def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:

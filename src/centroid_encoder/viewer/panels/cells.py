@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
+from napari.layers import Labels, Layer
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QWidget
@@ -20,7 +22,7 @@ from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
-from centroid_encoder.viewer.map.overlay import LayerLink, remove
+from centroid_encoder.viewer.map.overlay import LayerLink, lie_on_each_other, remove
 from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
@@ -54,6 +56,8 @@ class CellsPanel(QWidget):
         self.color_box = Search("Colour by", tip)
         self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
         self._colors: colorings.Colors | None = None
+        self._seen: WeakSet[Layer] = WeakSet()
+        """Layers that were in the viewer when it was last decided which image is shown."""
         self._some: list[int] = []
         """Rows of the pictures that are shown."""
         self._hovered = ""
@@ -74,6 +78,8 @@ class CellsPanel(QWidget):
         row = side_by_side(QLabel("Colour by"), (self.color_box, 3), (self.gate, 1))
         column(self.colors, row, self.color_text)
         self.selection_text, self.unseen_text = Message(), Message()
+        self.image_text = Message()
+        """Which image is shown alone, until other cells are selected."""
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
@@ -86,7 +92,7 @@ class CellsPanel(QWidget):
         self.some.hide()
         self.some.clicked.connect(self._on_picture)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
-        column(self, cells, self.unseen_text, self.why, self.some)
+        column(self, cells, self.unseen_text, self.image_text, self.why, self.some)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
         self._zooming = delayed(self, AFTER, self._zoom_steadily)
@@ -102,77 +108,135 @@ class CellsPanel(QWidget):
 
     def unlink(self) -> None:
         """Restore the look of all layers."""
-        self._link([])
+        self._seen.clear()
+        self.image_text.say("")
+        self._link({})
 
     def link(self) -> None:
         """Show colours and selection in the layers that are joined to the table now."""
-        self._link([(link.layer, join) for link, join in self._session.catalog.joins.items()])
+        self._hide_others()
+        self._link(self._joins)
         self._offer_colorings()
         self._recolor()
-        self._on_selection()
+        self._show_selection()
 
-    def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
-        known = {link.layer: link for link in self._links}
-        joins = dict(wanted)
-        gone = [link for layer, link in known.items() if layer not in joins]
-        if not wanted:
+    @property
+    def _joins(self) -> dict[CellLayer, Join]:
+        """The join of each layer that shows cells of the table."""
+        return {link.layer: join for link, join in self._session.catalog.joins.items()}
+
+    def _link(self, joins: dict[CellLayer, Join]) -> None:
+        """Link the layers to the cells; label images only if they are shown.
+
+        An image that is shown takes the drawn layers of a hidden one. Those that are left over are
+        removed, but while no image is shown, they stay.
+        """
+        if not joins:
             self._lasso.stop()
+        links = {link.layer: link for link in self._links}
+        idle = [x for x in links if x not in joins or _is_hidden(x)]
+        for layer, join in joins.items():
+            if layer in links:
+                links[layer].join = join
+            elif not _is_hidden(layer):
+                free = [x for x in idle if isinstance(x, Labels) and x.ndim == layer.ndim]
+                if free and isinstance(layer, Labels):
+                    idle.remove(free[0])
+                    links[layer] = links.pop(free[0])
+                    links[layer].move(layer, join)
+                else:
+                    links[layer] = LayerLink(self._viewer, layer, join, self._session.select)
+        is_shown = not all(map(_is_hidden, set(links) & set(joins)))
+        gone = [links.pop(x) for x in idle if x not in joins or is_shown]
         remove(self._viewer, [x for link in gone for x in (link.marks, link.classes)])
         for link in gone:
             link.close()
-        pick = self._session.select
-        self._links = links = [
-            known.get(layer) or LayerLink(self._viewer, layer, join, pick) for layer, join in wanted
-        ]
-        for link in links:
-            link.join = joins[link.layer]
-        self.why.follow(bool(links))
+        self._links = list(links.values())
+        self.why.follow(bool(joins))
         viewer = self._viewer
         for callbacks, own in (
             (viewer.mouse_drag_callbacks, self._on_press),
             (viewer.mouse_move_callbacks, self._on_move),
         ):
             others = [callback for callback in callbacks if callback != own]
-            callbacks[:] = [*others, own] if links else others
-        viewer.events.status.disconnect(self._on_status)
-        if links:
-            viewer.events.status.connect(self._on_status)
+            callbacks[:] = [*others, own] if joins else others
+        for event, act in (
+            (viewer.events.status, self._on_status),
+            (viewer.layers.events, self._on_visible),
+        ):
+            event.disconnect(act)
+            if joins:
+                event.connect(act)
+
+    def _on_visible(self, event: Any) -> None:
+        """Colour and mark the cells of a layer that is shown."""
+        layer = event.sources[0]
+        if event.type == "visible" and layer.visible and layer in (joins := self._joins):
+            self._link(joins)
+            self._paint()
+            for link in self._links:
+                if link.layer is layer:
+                    link.highlight(np.flatnonzero(self._session.selected))
 
     def _on_listed(self) -> None:
         """Keep colours and outlines above layers that were added or moved."""
+        self._hide_others()
         for link in self._links:
             link.stay_on_top()
 
     def zoom(self, *, steady: bool = False) -> None:
-        """Move the camera to the selected cells, if possible in the chosen layer."""
+        """Move the camera to the selected cells, if possible in an image that is shown."""
         rows = np.flatnonzero(self._session.selected)
-        there = [link for link in self._links if link.join.joined[rows].any()]
-        there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
-        for link in there[:1]:
-            self._show_image_of(int(rows[link.join.joined[rows]][0]))
-            if not link.layer.visible:  # Each assignment redraws the layer.
-                link.layer.visible = True
-            link.show(rows, steady=steady)
+        there = {x: join.joined[rows] for x, join in self._joins.items() if join.joined[rows].any()}
+        if not there:
+            return
+        layer = max(there, key=lambda x: x.visible)
+        self._show_image_of(int(rows[there[layer]][0]))
+        if not layer.visible:  # Each assignment redraws the layer.
+            layer.visible = True
+        self._link(self._joins)
+        for link in self._links:
+            if link.layer is layer:
+                link.show(rows, steady=steady)
+
+    def _hide_others(self) -> None:
+        """Show one image alone if layers were added that show others at the same place."""
+        new = [x for x in self._viewer.layers if x not in self._seen and not is_drawn(x)]
+        self._seen.update(new)
+        for link, join in self._session.catalog.joins.items() if new else ():
+            if link.image is not None and link.layer.visible and join.joined.any():
+                row = int(join.joined.argmax())
+                others = [x for x in self._by_image(row)[1] if x.visible]
+                is_new = link.layer in new or not set(new).isdisjoint(others)
+                if is_new and any(lie_on_each_other(link.layer, other) for other in others):
+                    self._show_image_of(row)
+                return
+
+    def _by_image(self, row: int) -> tuple[list[Layer], list[Layer]]:
+        """Return the layers of the image of a cell, and those of others; both empty in a grid."""
+        catalog, layers = self._session.catalog, [x for x in self._viewer.layers if not is_drawn(x)]
+        column = catalog.image_column
+        if self._session.adata is None or column is None or self._viewer.canvas.grid.enabled:
+            return [], []
+        own = layers_of_cell(layers, self._session.adata.obs, column, row)
+        # The user may have joined a layer whose name fits another image, or none.
+        elsewhere = [x.layer for x, join in catalog.joins.items() if not join.joined[row]]
+        own = [x for x in own if x not in elsewhere]
+        return own, [x for x in layers if x not in own]
 
     def _show_image_of(self, row: int) -> None:
         """Hide the layers of other images, and show those of the cell's image that were hidden."""
-        session, viewer = self._session, self._viewer
-        column = session.catalog.image_column
-        if session.adata is None or column is None or viewer.canvas.grid.enabled:
-            return
-        layers = [layer for layer in viewer.layers if not is_drawn(layer)]
-        own = layers_of_cell(layers, session.adata.obs, column, row)
-        others = [layer for layer in layers if layer not in own and layer.visible]
+        catalog, (own, others) = self._session.catalog, self._by_image(row)
+        others = [x for x in others if x.visible]
         for layer in others:
             layer.visible = False
-        put_away = session.catalog.put_away
-        for layer in put_away.intersection(own):
+        for layer in catalog.put_away.intersection(own):
             layer.visible = True
-        put_away.update(others)
-        put_away.difference_update(own)
-        if others:
-            image = session.adata.obs[column].iloc[row]
-            self.unseen_text.say(f"{image} is shown; the layers of other images are hidden.")
+        catalog.put_away.update(others)
+        catalog.put_away.difference_update(own)
+        if others and self._session.adata is not None:
+            image = self._session.adata.obs[catalog.image_column].iloc[row]
+            self.image_text.say(f"{image} is shown; the layers of other images are hidden.")
 
     def _zoom_steadily(self) -> None:
         # Keep the zoom while the user goes through a list of cells.
@@ -184,7 +248,7 @@ class CellsPanel(QWidget):
 
     def draw_lasso(self, on: bool) -> None:
         """Start or stop drawing around cells in the image."""
-        layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
+        layer = next(iter(self._joins), None)
         if on and layer is not None:
             self._lasso.start(layer)
         elif on:
@@ -232,7 +296,7 @@ class CellsPanel(QWidget):
             if (row := link.row_at(event)) is not None:
                 self._session.select(np.array([row]), next(iter(held), "replace"))
                 return
-        if self._session.labeling is not None and self._links and not held:
+        if self._session.labeling is not None and not held:
             # The next key would label cells that the user no longer looks at.
             self._session.select(np.empty(0, dtype=np.intp))
 
@@ -259,7 +323,13 @@ class CellsPanel(QWidget):
             more = {"coordinates": f"{status['coordinates']} · {text}"}
             self._viewer.status = status | more
 
-    def _on_selection(self, zoom: bool = False) -> None:
+    def _on_selection(self, zoom: bool) -> None:
+        self.image_text.say("")
+        self._show_selection()
+        if zoom:
+            self._zooming.start()
+
+    def _show_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
         for link in self._links:
             link.highlight(chosen)
@@ -268,14 +338,12 @@ class CellsPanel(QWidget):
         self.unseen_text.say(unseen)
         self.show_button.setVisible(len(chosen) > 0 and not unseen)
         self.label_button.setVisible(len(chosen) > 0 and self._session.editable is not None)
-        if zoom:
-            self._zooming.start()
 
     def _describe(self) -> None:
         """Say what the selected cells are, and show pictures of a few of several, at random."""
         session, rows = self._session, np.flatnonzero(self._session.selected)
         self.selection_text.say(self._composition(rows))
-        joins = [link.join.joined[rows] for link in self._links]
+        joins = [join.joined[rows] for join in self._joins.values()]
         rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
         rows = np.random.default_rng(0).permutation(rows)[:N_THUMBNAILS]
         self.some.setVisible(len(rows) > 0 and self.some.has_images)
@@ -395,3 +463,8 @@ class CellsPanel(QWidget):
             values, (low, high) = self._colors.values, ends
             step = 1e-6 * (self.gate.maximum() - self.gate.minimum())
             self._session.select(np.flatnonzero((values >= low - step) & (values <= high + step)))
+
+
+def _is_hidden(layer: CellLayer) -> bool:
+    """Return whether a layer is a label image that is not shown."""
+    return isinstance(layer, Labels) and not layer.visible
