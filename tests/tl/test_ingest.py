@@ -333,6 +333,19 @@ class TestValues:
         assert_allclose(new.obsm["X_ce"], filled.obsm["X_ce"], atol=1e-4)
         assert_array_equal(new.X, before)
 
+    def test_cells_with_missing_values_can_be_left_out(self, known, new, ingest, caplog):
+        expected = ingest(new, known, copy=True)
+        new.X[[3, 50], 2] = np.nan, np.inf
+        ingest(new, known, missing="drop")
+        assert f"2 of {new.n_obs} cells are left out: values are missing" in caplog.text
+        out = np.isin(np.arange(new.n_obs), [3, 50])
+        assert_allclose(new.obsm["X_ce"][~out], expected.obsm["X_ce"][~out], atol=1e-5)
+        assert np.isnan(new.obsm["X_ce"][out]).all()
+        assert new.obs["ce_label"][out].tolist() == ["unassigned"] * 2
+        assert new.obs.loc[out, ["ce_confidence", "ce_novelty"]].isna().all(axis=None)
+        with pytest.raises(ValueError, match="lacks 1 of the 8 features"):
+            ingest(new[:, 1:].copy(), known, missing="drop")
+
     def test_all_kinds_of_matrices_give_the_same_results(self, known, new, ingest, tmp_path):
         expected = ingest(new, known, copy=True)
         for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asfortranarray):
@@ -372,7 +385,8 @@ class TestUnassigned:
     @pytest.mark.parametrize(
         ("kwargs", "words"),
         [
-            ({"missing": "drop"}, "missing must be 'error' or 'mean'; got 'drop'"),
+            ({"missing": "no"}, "missing must be 'error' or 'drop' or 'mean'; got 'no'"),
+            ({"missing": "drop", "max_missing": 0.3}, 'no effect with missing="drop"'),
             ({"missing": "mean", "max_missing": 2}, "max_missing must be a number in [0, 1]"),
             ({"max_missing": 0.3}, 'max_missing=0.3 has no effect with missing="error"'),
             ({"max_novelty": "high"}, "max_novelty must be a number in [0, 1]; got 'high'"),

@@ -137,9 +137,10 @@ def cross_validate(
 @click.option("--use-raw", is_flag=True, help="Take the values from raw.")
 @click.option(
     "--missing",
-    type=click.Choice(["error", "mean"]),
+    type=click.Choice(["error", "drop", "mean"]),
     default="error",
-    help="What to do with missing genes and NaN of QUERY: stop, or use the training mean.",
+    help="What to do with missing genes and NaN of QUERY: stop, leave cells with NaN out, or use "
+    "the training mean.",
 )
 @click.option("--max-missing", default=0.2, help="Largest share of genes that QUERY may lack.")
 @click.option("--min-confidence", default=0.0, help='Cells with less confidence are "unassigned".')

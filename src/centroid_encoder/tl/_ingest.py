@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from numpy.typing import NDArray
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
@@ -23,7 +24,7 @@ from centroid_encoder.tl._read import logger
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
-MissingFeatures = Literal["error", "mean"]
+MissingFeatures = Literal["error", "drop", "mean"]
 SHIFTED = 0.5
 """Lower quartile of the novelty of a query above which it counts as shifted as a whole."""
 LEAST_CELLS = 20
@@ -76,7 +77,8 @@ def ingest(
         Take the query's values from ``adata.raw``; by default where the reference had them.
     missing
         What to do about NaN, and about genes that the map uses and the query lacks: raise an error
-        (``"error"``), or use the mean of the training cells (``"mean"``).
+        (``"error"``), or use the mean of the training cells (``"mean"``). ``"drop"`` leaves out
+        cells with NaN: they are ``"unassigned"``, and their place, confidence and novelty are NaN.
     max_missing
         With ``missing="mean"``, the share of the map's genes that may be missing, in [0, 1]. If the
         query lacks more, an error is raised. If a cell lacks more, NaN included, or has no value at
@@ -161,8 +163,8 @@ def ingest(
     """
     del progress, copy  # `from_job` uses them.
     _read.check_choice("missing", missing, MissingFeatures)
-    if missing == "error" and max_missing != 0.2:
-        text = f'max_missing={max_missing!r} has no effect with missing="error"'
+    if missing != "mean" and max_missing != 0.2:
+        text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
         raise InputError(text, parameter="max_missing")
     shares = {"max_missing": max_missing, "min_confidence": min_confidence}
     for name, share in (shares | {"max_novelty": max_novelty}).items():
@@ -180,13 +182,14 @@ def ingest(
     source: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
     if source == {"use_rep": None, "layer": None, "use_raw": False}:
         source = dict(known.source)
-    allowed = float(max_missing) if missing == "mean" else None
+    allowed = {"error": None, "drop": 0.0, "mean": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, known.model, source, allowed)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    return Ingestion(cells, key_added, notices, known, float(min_confidence), float(max_novelty))
+    limits = float(min_confidence), float(max_novelty)
+    return Ingestion(cells, key_added, notices, known, missing, *limits)
 
 
 @dataclass(eq=False)
@@ -199,12 +202,18 @@ class Ingestion(Job):
 
     _cells: NewCells
     _known: Reference
+    _missing: MissingFeatures
     _min_confidence: float
     _max_novelty: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.origin = self._known.origin
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the cells that have enough values; this reads all of them."""
+        return self._cells.have_values()
 
     def _compute(self, callback: Callback) -> Results:
         cells, n = self._cells, len(self.obs_names)
@@ -236,7 +245,10 @@ class Ingestion(Job):
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
             text = f"{n_unusable} cells lack more of the map's features than max_missing="
-            self.notices.append(f"{text}{self._cells.max_missing} allows: they are unassigned")
+            text = f"{text}{self._cells.max_missing} allows: they are unassigned"
+            if self._missing == "drop":
+                text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
+            self.notices.append(text)
         assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
             assigned &= novelty <= self._max_novelty
@@ -248,6 +260,7 @@ class Ingestion(Job):
         params: dict[str, Any] = {
             "ingested_from": self.origin,
             "label_key": _result.obs_key(key, "label"),
+            "missing": self._missing,
             "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,

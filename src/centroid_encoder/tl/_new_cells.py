@@ -40,19 +40,23 @@ class NewCells:
     index: NDArray[np.intp] | None
     """(d,) columns of the map's features, −1 for a missing one; None for all columns in order."""
     max_missing: float | None
-    """Share of the features that a cell may lack; None if a gap is an error."""
+    """Share of the features that a cell may lack; None if a gap is an error, and 0 if cells with
+    gaps are left out."""
 
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, in chunks."""
         map_ = self.model.fitted_map
-        # Rows with gaps become dense.
-        n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
-        for part in gen_batches(X.shape[0], n_rows) if X.shape[0] else ():
+        for part in _chunks(X):
             x, unusable = self.prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
             found = np.column_stack([embedding, predicted, confidence, self.novelty(x)])
             found[unusable] = np.nan
             yield found.astype(np.float32)
+
+    def have_values(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
+        parts = (self.prepared(in_memory(self.X[part]))[1] for part in _chunks(self.X))
+        return ~np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def novelty(self, x: Any) -> NDArray[np.floating]:
         """(n,) novelty of prepared cells; NaN if the map has none."""
@@ -137,12 +141,18 @@ def read_new_cells(
         text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
         raise InputError(text)
     lacking = len(absent) / used.sum()
-    if max_missing is None:
+    if not max_missing:
         raise InputError(f"{text} ({lacking:.0%}); {TAKE_MEAN}", parameter="missing")
     if lacking > max_missing:
         text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
         raise InputError(text, parameter="max_missing")
     return cells, [*notices, f"{text}; the mean of the training cells is used instead"]
+
+
+def _chunks(X: Any) -> Iterator[slice]:
+    """Yield the rows of a matrix that are read at once; rows with gaps become dense."""
+    n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
+    yield from gen_batches(X.shape[0], n_rows) if X.shape[0] else ()
 
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:

@@ -14,7 +14,7 @@ from anndata.tests.helpers import assert_equal
 from matplotlib.colors import to_hex
 from napari import Viewer
 from pytestqt.qtbot import QtBot
-from qtpy.QtWidgets import QFileDialog
+from qtpy.QtWidgets import QFileDialog, QPushButton
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -179,6 +179,39 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     assert "ce.tl.ingest(" in script
     assert "max_novelty=0.5" in script
     assert "belongs to the table 'nuclei: AnnData'" in script
+
+
+def test_a_few_cells_with_missing_values_are_left_out(
+    widget: CentroidEncoderWidget, viewer: Viewer, send: Do, others: AnnData
+) -> None:
+    others.X[[3, 50], 2] = np.nan
+    send(widget)
+    text = "148 cells placed in the map of nuclei: AnnData. 2 of 150 cells are left out"
+    assert widget.message.text().startswith(text)
+    assert np.isnan(others.obsm["X_ce"]).any(axis=1).nonzero()[0].tolist() == [3, 50]
+    assert set(range(150)) - set(widget.map.canvas.map.rows) == {3, 50}
+    assert widget.map.canvas.title.text() == "148 cells placed in this map"
+    colors = seen_colors(viewer, viewer.layers["other"], others.obs["cell_id"].iloc[[3, 50, 60]])
+    assert colors[:, 3].astype(bool).tolist() == [False, False, True]
+    widget.select(np.array([3]))
+    assert "predicted: –" in "\n".join(describe(widget.session, 3, widget.result))
+    assert "missing='drop'" in widget.save_row.script()
+
+
+def test_many_cells_with_missing_values_are_left_out_only_after_a_question(
+    widget: CentroidEncoderWidget, send: Do, others: AnnData, cells: AnnData, qtbot: QtBot,
+    unchanged: Any,
+) -> None:  # fmt: skip
+    others.X[:20, 2] = np.nan
+    with unchanged(others):
+        send(widget)
+    panel = widget.new_data
+    assert "20 NaN" in panel.message.text()
+    cure = next(x for x in panel.cures.findChildren(QPushButton) if "Leave out" in x.text())
+    cure.click()
+    qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
+    assert "20 of 150 cells are left out" in widget.message.text()
+    assert np.isnan(others.obsm["X_ce"][:, 0]).sum() == 20
 
 
 def test_the_new_cells_can_be_opened_from_a_file(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
@@ -22,7 +22,11 @@ from centroid_encoder.viewer.task import Task, run_job
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
 
-N_CURES = 2
+CURES_OF_MISSING = {"Leave out these cells": "drop", "Use the mean of the feature": "mean"}
+"""What a button may do about missing values, and its value of the parameter `missing`."""
+N_CURES = len(CURES_OF_MISSING)
+MAX_LEFT_OUT = 0.05
+"""Largest share of cells with missing values that are left out unasked."""
 
 
 class JobPanel(QWidget):
@@ -31,9 +35,6 @@ class JobPanel(QWidget):
     `form` has the fields of its arguments. `table` and `call` are the table and the call of the
     running job, or None. The session writes the results.
     """
-
-    cures_of_missing: ClassVar[Mapping[str, str]] = {}
-    """What a button may do about missing values, and its value of the parameter `missing`."""
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
@@ -147,7 +148,7 @@ class JobPanel(QWidget):
             self.message.say("Stopped before the first epoch had ended; nothing has changed.")
         elif getattr(error, "parameter", "") == "missing":
             self.message.say(error, "error")
-            cures = self.cures_of_missing.items()
+            cures = CURES_OF_MISSING.items()
             self.offer_cures({x: partial(self.set_and_run, "missing", how) for x, how in cures})
         else:
             self.say_error(error)
@@ -168,3 +169,9 @@ def read_and_check(table: Table, call: Call, source: Any) -> Job:
     job: Job = getattr(tl, call.function).job(table.adata, source, **call.parameters)
     job.detach()
     return job
+
+
+def n_left_out(job: Any) -> int:
+    """Return how many cells a job leaves out since values are missing; 0 if they are many."""
+    n = int((~job.kept).sum())
+    return n if n <= MAX_LEFT_OUT * len(job.kept) else 0

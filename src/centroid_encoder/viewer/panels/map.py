@@ -178,7 +178,9 @@ class MapPanel(QWidget):
         held_out = (result.split == TEST).to_numpy()
         if is_draft and HELD_OUT in adata.obs:
             held_out = adata.obs[HELD_OUT].to_numpy()
-        shown = (result.split == QUERY).to_numpy() if result.is_query else result.embedded
+        shown = result.embedded
+        if result.is_query:
+            shown &= (result.split == QUERY).to_numpy()
         shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
         rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
@@ -234,7 +236,8 @@ class MapPanel(QWidget):
 def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tuple[str, str]:
     """Return what is most important to know about a map, and a longer text."""
     if result.is_query:
-        n, also = int((result.split == QUERY).sum()), f"; pale: {n_behind:,} reference cells"
+        placed = result.embedded & (result.split == QUERY).to_numpy()
+        n, also = int(placed.sum()), f"; pale: {n_behind:,} reference cells"
         text = panel_title(result, QUERY, regions) + also * bool(n_behind)
         return f"{n:,} cells placed in this map", text
     if not (result.split == TEST).any():

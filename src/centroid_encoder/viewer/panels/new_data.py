@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,8 @@ from centroid_encoder.viewer.panels.fields import (
     side_by_side,
     sources,
 )
-from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
+from centroid_encoder.viewer.panels.form import MISSING
+from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
 from centroid_encoder.viewer.panels.progress import Opening
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
@@ -36,13 +38,10 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
-MISSING = [("stop", "error"), ("use the training mean", "mean")]
 
 
 class NewDataPanel(JobPanel):
     """Places the cells of another table in the map; the parent lays out `form`, its settings."""
-
-    cures_of_missing: ClassVar = {"Use the mean of the training cells": "mean"}
 
     def __init__(self, session: Session) -> None:
         self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
@@ -135,10 +134,11 @@ class NewDataPanel(JobPanel):
             session.catalog.choose(table)
         if session.result is not None:
             session.finished.emit("ingest")
-            n = int((session.result.predicted < 0).sum())
+            placed = session.result.embedded
+            n = int((session.result.predicted[placed] < 0).sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(
-                f"{table.adata.n_obs:,} cells placed in the map of {reference.name}{unassigned}. "
+                f"{placed.sum():,} cells placed in the map of {reference.name}{unassigned}. "
                 f"{warning}".strip(),
                 "warning" if warning else "info",
             )
@@ -162,6 +162,10 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
             parameter="key_added",
         )
     job = cast("Ingestion", read_and_check(table, call, reference))
+    if "missing" not in call.parameters:
+        without = replace(call, parameters={**call.parameters, "missing": "drop"})
+        dropping = cast("Ingestion", read_and_check(table, without, reference))
+        job = dropping if n_left_out(dropping) else job
     job.origin = origin
     return job
 

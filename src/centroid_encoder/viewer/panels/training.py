@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout
@@ -14,7 +14,7 @@ from centroid_encoder.tl._table import ROLES
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
 from centroid_encoder.viewer.panels.form import TrainingForm
-from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
+from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.roles import RolesDialog
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
     from centroid_encoder.tl._run import Job
 
-MAX_LEFT_OUT = 0.05
-"""Largest share of cells with missing values that are left out unasked."""
 OTHER_LABELS = "This is the map of"
 
 
@@ -36,10 +34,6 @@ class TrainingPanel(JobPanel):
     """
 
     form: TrainingForm
-    cures_of_missing: ClassVar = {
-        "Leave out these cells": "drop",
-        "Use the mean of the feature": "mean",
-    }
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, TrainingForm())
@@ -187,8 +181,7 @@ def _without_few(table: Table, call: Call, error: InputError) -> Job:
     """Return a job without the cells with missing values, if these are few."""
     parameters = {**call.parameters, "missing": "drop"}
     job: Any = training_job(table, Call(call.function, call.label_key, parameters))
-    n = int((~job.kept).sum())
-    if n > MAX_LEFT_OUT * len(job.kept):
+    if not (n := n_left_out(job)):
         raise error
     job.notices = [
         f"{n:,} of {len(job.kept):,} cells are left out: values are missing",
