@@ -200,6 +200,8 @@ class User(LabelsByHand):
         data = self.widget.data
         self.qtbot.waitUntil(lambda: not data._refresh.isActive(), timeout=20_000)
         QApplication.processEvents()
+        # A thread may have selected a cell just now.
+        self.qtbot.waitUntil(lambda: not self.widget.cells._marking.isActive())
 
     @property
     def adata(self) -> AnnData | None:

@@ -233,6 +233,37 @@ def test_unlabelled_cells_are_outlined_and_not_filled() -> None:
             np.testing.assert_array_equal(found & (image == cell), wanted)
 
 
+@pytest.mark.parametrize("hollow", [None, 2])
+def test_few_cells_with_other_colors_are_painted_into_the_same_image(hollow: int | None) -> None:
+    ids = np.arange(1, 65)
+    image = np.kron(ids.reshape(8, 8), np.ones((7, 7), dtype=int))
+    image[-3:] = 0
+    other = np.where(image > 32, image, 0)
+    codes = ids % 4 - 1
+    viewer, again = ViewerModel(), ViewerModel()
+    link = link_to(viewer, Labels(image), ids)
+    link.color("label", codes, COLORS, hollow)
+    painted = viewer.layers[1].data
+    for rows, code in (([3], 2), ([4, 5], 0), ([20], -1), ([3], 1), ([63], 2), ([63], 2)):
+        codes = codes.copy()
+        codes[rows] = code
+        link.color("label", codes, COLORS, hollow)
+        assert viewer.layers[1].data is painted
+        expected = link_to(again, Labels(image), ids)
+        expected.color("label", codes, COLORS, hollow)
+        np.testing.assert_array_equal(seen(viewer.layers[1]), seen(again.layers[1]))
+        expected.close()
+        again.layers.clear()
+    # In another image, all cells are painted.
+    layer = viewer.add_labels(other)
+    link.move(layer, link_to(again, Labels(other), ids).join)
+    codes[[60]] = 1
+    link.color("label", codes, COLORS, hollow)
+    found = seen(link.classes)[..., 3] > 0
+    assert not found[other == 0].any()
+    assert found[other == 61].any()
+
+
 # -- undone --------------------------------------------------------------------------------------
 
 

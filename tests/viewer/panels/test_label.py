@@ -171,13 +171,13 @@ def test_keys_are_those_of_napari_while_labels_are_painted(
 
 
 def test_keys_of_napari_that_delete_do_nothing_meanwhile(
-    label: Open, strike: Callable[..., None], viewer: Viewer, table: ad.AnnData
+    label: Open, strike: Callable[..., None], viewer: Viewer, table: ad.AnnData, qtbot: QtBot
 ) -> None:
     widget = label("points", classes=())
     layer = viewer.layers["cells"]
     n = len(layer.data)
     widget.select(np.array([3, 4]))
-    assert len(layer.selected_data) == 2
+    qtbot.waitUntil(lambda: len(layer.selected_data) == 2)
     for key in (KEY.Key_1, KEY.Key_3, KEY.Key_Delete, KEY.Key_Backspace, KEY.Key_A, KEY.Key_Return):
         strike(key)
     strike(KEY.Key_C, CTRL)

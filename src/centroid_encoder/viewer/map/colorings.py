@@ -18,6 +18,7 @@ from centroid_encoder.pl._colors import class_colors, default_palette, label_col
 from centroid_encoder.pl._values import MAX_CATEGORIES, read_values
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.viewer.session.corrections import codes_in
 from centroid_encoder.viewer.session.session import Session
 
 LABEL = "label"
@@ -92,7 +93,7 @@ def color_cells(name: str, session: Session) -> Colors | None:
 def _labels(session: Session) -> Colors:
     adata, column = session.adata, str(session.corrected(session.label_key))
     of_label = label_colors(adata, column)
-    codes = pd.Index(of_label).get_indexer(obs_column(adata, column).astype(object))
+    codes = codes_in(pd.Index(of_label), obs_column(adata, column))
     palette = list(of_label.values())
     if session.labeling is not None:
         # The user who labels by hand needs to see cells without a label, and the stain in them.
@@ -125,7 +126,7 @@ def _shares(shares: pd.Series, *, reverse: bool) -> Colors:
 def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
     """Colour cells by whether networks that have not seen them predict their label."""
     own, found = (
-        stored.classes.get_indexer(obs_column(adata, str(name)).astype(object))
+        codes_in(stored.classes, obs_column(adata, str(name)))
         for name in (stored.label_key, obs_key(cv_key(key), "label"))
     )
     return Colors(

@@ -70,6 +70,8 @@ class LayerLink:
         self.marks: Labels | None = None
         self._shown: Any = None
         """The colours of the cells; None if the layer has its own."""
+        self._codes = np.empty(0, dtype=np.intp)
+        """The codes of the colours."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
         self._marking = False
@@ -135,10 +137,15 @@ class LayerLink:
         of_value = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
         if hollow is not None:
             of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
-        painted = self._painted(codes + 1, None if hollow is None else hollow + 1)
+        border, painted = None if hollow is None else hollow + 1, None
+        if not is_new and shown[3:] == self._shown[3:]:
+            rows = np.flatnonzero((codes != self._codes) & self.join.joined)
+            painted = self._repainted(rows, codes + 1, border)
+        if painted is None:
+            painted = self._painted(codes + 1, border)
         origin = [0] * layer.ndim
         self.classes = self._draw(self.classes, painted, self._title(name), of_value, origin)
-        self._shown = shown
+        self._shown, self._codes = shown, codes
         self.classes.opacity = max(self._before, MIN_OPACITY)
         self._hide_or_show()
 
@@ -389,24 +396,35 @@ class LayerLink:
             rows = rows[self.join.ids[rows] < len(self.layer.data)]
         return rows
 
+    def _repainted(
+        self, rows: NDArray[np.intp], values: NDArray[np.intp], hollow: int | None
+    ) -> Any:
+        """Paint the cells of some rows again; None if they are many, or the image is lazy."""
+        image, drawn, ids = pixels(self.layer), self.classes, self.join.ids[rows]
+        if drawn is None or not (type(image) is type(drawn.data) is np.ndarray):
+            return None
+        box = self.join.of.box(ids, margin=1) if len(rows) else ()
+        is_large = len(rows) and 4 * math.prod(x.stop - x.start for x in box) > image.size
+        if is_large or drawn.data.dtype != (dtype := _dtype_of(values)):
+            return None
+        if len(rows):
+            part = image[box]
+            changed = np.isin(part, ids)
+            paint = _painter(ids, values[rows].astype(dtype), hollow)
+            drawn.data[box][changed] = paint(part)[changed]
+        return drawn.data
+
     def _painted(self, values: NDArray[np.intp], hollow: int | None) -> Any:
         """Replace each label by the value of its row, and labels without a row by 0.
 
         `values`, (n_obs,), are not negative. Labels with the value `hollow` are outlined. Returns
         an image, or a list of levels; they are lazy if the labels are.
         """
-        of_id = values[self.join.joined]
-        of_id = of_id.astype(np.min_scalar_type(int(of_id.max(initial=0))))
-        paint = _lookup(self.join.ids[self.join.joined], of_id)
-
-        def painted(block: ArrayLike) -> NDArray[Any]:
-            found = paint(block)
-            if hollow is not None and (inside := found == hollow).any():
-                found[inside & ~_borders(np.asarray(block))] = 0
-            return found
+        joined, dtype = self.join.joined, _dtype_of(values)
+        painted = _painter(self.join.ids[joined], values[joined].astype(dtype), hollow)
 
         def drawn(data: Any) -> Any:
-            lazy = da.map_blocks(painted, lazily(data), dtype=of_id.dtype)
+            lazy = da.map_blocks(painted, lazily(data), dtype=dtype)
             return lazy.compute() if type(data) is np.ndarray else lazy
 
         levels = [drawn(level) for level in self._levels]
@@ -450,6 +468,24 @@ def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:
     table[ids] = values
     # Negative labels become 0, and those beyond the table its last value, which is 0.
     return lambda block: table.take(np.asarray(block).astype(np.intp, copy=False), mode="clip")
+
+
+def _painter(ids: NDArray[np.int64], values: NDArray[Any], hollow: int | None) -> Paint:
+    """Return a function as `_lookup` does; labels with the value `hollow` are outlined."""
+    paint = _lookup(ids, values)
+
+    def painted(block: ArrayLike) -> NDArray[Any]:
+        found = paint(block)
+        if hollow is not None and (inside := found == hollow).any():
+            found[inside & ~_borders(np.asarray(block))] = 0
+        return found
+
+    return painted
+
+
+def _dtype_of(values: NDArray[np.intp]) -> np.dtype[Any]:
+    """Return the smallest type of these values, which are not negative."""
+    return np.min_scalar_type(int(values.max(initial=0)))
 
 
 def _borders(cells: NDArray[Any]) -> NDArray[np.bool_]:

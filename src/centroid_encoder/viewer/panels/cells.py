@@ -95,6 +95,7 @@ class CellsPanel(QWidget):
         column(self, cells, self.unseen_text, self.image_text, self.why, self.some)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
+        self._marking = delayed(self, 0, self._mark)
         self._zooming = delayed(self, AFTER, self._zoom_steadily)
         # The user may choose the same colours again, after deleting their layer.
         for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
@@ -331,13 +332,21 @@ class CellsPanel(QWidget):
 
     def _show_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        for link in self._links:
-            link.highlight(chosen)
+        if self._session.labeling is None:
+            self._mark()
+        else:
+            self._marking.start()
         self._describe()
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
         self.show_button.setVisible(len(chosen) > 0 and not unseen)
         self.label_button.setVisible(len(chosen) > 0 and self._session.editable is not None)
+
+    def _mark(self) -> None:
+        """Mark the selected cells in their layers."""
+        chosen = np.flatnonzero(self._session.selected)
+        for link in self._links:
+            link.highlight(chosen)
 
     def _describe(self) -> None:
         """Say what the selected cells are, and show pictures of a few of several, at random."""

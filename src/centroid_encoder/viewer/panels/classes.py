@@ -243,11 +243,13 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     and ``out_of_fold`` (cross-validated error by the same rule). An unknown error is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
-    colors, codes, keys = session.class_colors, session.shown_codes, {}
+    colors, keys = session.class_colors, {}
     if session.labeling is not None and session.labeling.is_there:
         by_hand, codes = session.labeling.classes, session.labeling.codes
         colors = {one.name: one.color for one in by_hand}
         keys = {one.name: one.key for one in by_hand}
+    else:
+        codes = session.shown_codes
     table = pd.DataFrame({"color": pd.Series(colors, dtype=object)})
     if adata is None or not len(table):
         return pd.DataFrame(columns=["name", "color", "key", "n", "error", "out_of_fold"])

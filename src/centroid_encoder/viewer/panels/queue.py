@@ -140,7 +140,7 @@ class QueuePanel(QWidget):
 
     def agree(self) -> None:
         """Label all open cells of the strip as proposed."""
-        agreed = [self.queue.cells[place] for place in self._page if self._is_proposed(place)]
+        agreed = [self.queue.cells[place] for place in self._proposed]
         if agreed:
             rows, names = zip(*((cell.row, cell.label) for cell in agreed), strict=True)
             self._session.change_labels(lambda labels: labels.assign(rows, names))
@@ -245,10 +245,11 @@ class QueuePanel(QWidget):
         is_joined = bool(self._session.catalog.joins)
         return is_joined and self.strip.has_images and self.queue.current is not None
 
-    def _is_proposed(self, place: int) -> bool:
-        """Whether a cell has no label, and its proposal is a class."""
-        is_open = self.queue.is_open(place, self._codes)
-        return is_open and self.queue.cells[place].label in self._colors
+    @property
+    def _proposed(self) -> list[int]:
+        """Places in the page of cells without a label whose proposal is a class."""
+        queue, codes, colors = self.queue, self._codes, self._colors
+        return [x for x in self._page if queue.is_open(x, codes) and queue.cells[x].label in colors]
 
     def _show_strip(self, colors: dict[str, str]) -> None:
         """Show the page of the queue, with the labels of now or the proposals."""
@@ -282,4 +283,4 @@ class QueuePanel(QWidget):
         self.agree_button.setVisible(has_strip)
         if has_strip:
             self._show_strip(colors)
-            self.agree_button.setEnabled(any(map(self._is_proposed, self._page)))
+            self.agree_button.setEnabled(bool(self._proposed))

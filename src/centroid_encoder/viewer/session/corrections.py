@@ -51,11 +51,19 @@ def has_fractions(column: pd.Series) -> bool:
 
 def as_categories(column: pd.Series) -> pd.Categorical:
     """Return labels with the categories that `tl.centroid_encoder` gives them."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
     if has_fractions(column):
         raise TypeError(f"the column {column.name!r} holds fractional numbers, not labels")
     if pd.api.types.is_float_dtype(column.dtype):
         column = column.astype("Int64")
     return column.astype("category").array
+
+
+def codes_in(classes: pd.Index, column: pd.Series) -> NDArray[np.intp]:
+    """(n_obs,) index of each label of a column in `classes`; −1 for none."""
+    labels = as_categories(column)
+    return np.asarray(np.append(classes.get_indexer(labels.categories), -1)[labels.codes])
 
 
 def read_stored(adata: AnnData, key: str) -> tuple[Result, str]:
@@ -81,7 +89,7 @@ def current_classes(
     classes, codes, label_key = result.classes, result.codes, result.label_key
     if (left_out := result.split.isna()).any():
         # Cells with missing values are not in the map, but they have labels.
-        codes = np.where(left_out, classes.get_indexer(adata.obs[label_key].astype(object)), codes)
+        codes = np.where(left_out, codes_in(classes, adata.obs[label_key]), codes)
     column = corrected(adata, label_key)
     by_hand = (is_draft or mark_key(label_key) in adata.uns) and label_key in adata.obs
     if column == label_key and not by_hand:
@@ -92,5 +100,4 @@ def current_classes(
         moved = np.append(now.categories.get_indexer(was.categories), -1)[was.codes] != now.codes
     named = now[moved].remove_unused_categories().categories
     classes = classes.append(named.difference(classes))
-    places = np.append(classes.get_indexer(now.categories), -1)
-    return classes, np.where(moved, places[now.codes], codes)
+    return classes, np.where(moved, codes_in(classes, adata.obs[column]), codes)

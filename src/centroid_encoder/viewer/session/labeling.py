@@ -401,8 +401,9 @@ class Labeling:
             codes = np.append(pd.Index(kept).get_indexer(range(len(classes))), -1)[codes]
             classes = tuple(classes[i] for i in kept)
         # The journal holds names: a renamed class changes its cells, too.
-        renamed = _names_of(codes, classes) != _names_of(now, before)
-        rows = np.flatnonzero((codes != now) | renamed)
+        place = pd.Index([one.name for one in before])
+        place_before = np.append(place.get_indexer([one.name for one in classes]), -1)
+        rows = np.flatnonzero((codes != now) | (place_before[codes] != now))
         if len(rows) or classes != before:
             step = Change(text, rows, (before, now[rows]), (classes, codes[rows]))
             self._go(rows, step.before, step.after)
@@ -483,9 +484,12 @@ def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     The three labelled cells of each class with the largest hashes are not held out. Only while a
     class has so few labelled cells can a cell change between held out and training.
     """
-    ranks = pd.Series(hashes).groupby(codes).rank(ascending=False).to_numpy()
-    is_low = hashes < np.uint64(2**64 // HELD_OUT_EVERY)
-    return np.asarray((codes >= 0) & is_low & (ranks > N_ALWAYS_TRAIN))
+    # Few cells are labelled, of perhaps many.
+    rows, found = np.flatnonzero(codes >= 0), np.zeros(len(codes), dtype=bool)
+    ranks = pd.Series(hashes[rows]).groupby(codes[rows]).rank(ascending=False).to_numpy()
+    is_low = hashes[rows] < np.uint64(2**64 // HELD_OUT_EVERY)
+    found[rows] = is_low & (ranks > N_ALWAYS_TRAIN)
+    return found
 
 
 def _with_categories(names: list[str], known: pd.CategoricalDtype) -> pd.CategoricalDtype:

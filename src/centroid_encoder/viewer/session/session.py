@@ -30,6 +30,7 @@ from centroid_encoder.tl._roles import Role
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import (
+    codes_in,
     corrected,
     correction_column,
     current_classes,
@@ -418,9 +419,8 @@ class Session:
         adata, shown = self.adata, self.shown_labels
         if self.drawn is not None or adata is None or shown is None:
             return self.codes
-        labels = adata.obs[corrected(adata, shown)].astype(object)
-        codes = pd.Index(list(self.class_colors), dtype=object).get_indexer(labels)
-        return np.asarray(codes, dtype=np.intp)
+        classes = pd.Index(list(self.class_colors), dtype=object)
+        return codes_in(classes, adata.obs[corrected(adata, shown)])
 
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
