@@ -242,10 +242,11 @@ def test_the_map_moves_into_a_dock_of_its_own_and_back(
 ):
     button, picture = trained.map.canvas.buttons["full"], trained.picture
     viewer.window._qt_window.resize(1440, 900)
-    before = picture.width()
+    before, tissue = picture.width(), viewer.window._qt_viewer
     button.click()
     qtbot.waitUntil(lambda: picture.width() > before)
     assert not trained.isAncestorOf(picture)
+    qtbot.waitUntil(lambda: tissue.width() >= 1440 / 3)
     button.click()
     assert trained.isAncestorOf(picture)
     assert picture.isVisible()

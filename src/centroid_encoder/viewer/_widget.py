@@ -57,8 +57,11 @@ PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
 LOADING = "Loading PyTorch …"
-SHARE, SHARE_OF_MAP = 0.37, 0.45
-"""Shares of the window that the dock takes at first, and with the map in a dock of its own."""
+SHARE = 0.37
+"""Share of the window that the dock takes at first."""
+TISSUE, MAP = 0.35, 0.75
+"""Shares of the window that the tissue keeps beside a map in a dock of its own, and of the height
+that such a map takes below this dock."""
 
 
 class CentroidEncoderWidget(QWidget):
@@ -88,6 +91,8 @@ class CentroidEncoderWidget(QWidget):
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
+        self._beside = Qt.Orientation.Horizontal
+        """Whether that dock is beside this one or below it."""
         self._docking = delayed(self, 0, self._on_docked)
         self._loading = delayed(self, IMPORT_DELAY, self._load)
         self._widening = delayed(self, 0, self._widen_full)
@@ -288,15 +293,33 @@ class CentroidEncoderWidget(QWidget):
             full.setWidget(self.picture)
             full.installEventFilter(self)
             window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
-            window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
+            width, height = self._width_of_docks(window, dock), dock.height()
+            beside = min(width - dock.minimumSizeHint().width(), height)
+            is_wide = beside > min(width, MAP * height)
+            self._beside = Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
+            window.splitDockWidget(dock, full, self._beside)
             # The new dock has to be laid out first.
             self._widening.start()
 
+    def _width_of_docks(self, window: QMainWindow, *docks: QDockWidget) -> int:
+        """Return the width that leaves the tissue its share, of some docks side by side."""
+        widgets = [*docks, *filter(None, [window.centralWidget()])]
+        return round(sum(one.width() for one in widgets) - TISSUE * window.width())
+
     def _widen_full(self) -> None:
-        window, dock = self._window, self._own_dock()
-        if window is not None and dock is not None and self._full is not None:
-            widths = [dock.minimumSizeHint().width(), round(SHARE_OF_MAP * window.width())]
-            window.resizeDocks([dock, self._full], widths, Qt.Orientation.Horizontal)
+        window, dock, full = self._window, self._own_dock(), self._full
+        if window is None or dock is None or full is None:
+            return
+        if self._beside == Qt.Orientation.Horizontal:
+            least = dock.minimumSizeHint().width()
+            width = self._width_of_docks(window, dock, full)
+            window.resizeDocks([dock, full], [least, width - least], self._beside)
+        else:
+            width, height = self._width_of_docks(window, dock), dock.height() + full.height()
+            window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
+            window.resizeDocks(
+                [dock, full], [round((1 - MAP) * height), round(MAP * height)], self._beside
+            )
 
     def _bring_back(self) -> None:
         """Bring the map back into this dock."""
@@ -433,7 +456,7 @@ class CentroidEncoderWidget(QWidget):
         bar = side_by_side(self.tabs, self.save_row)
         bar.insertStretch(1)
         inner = QWidget()
-        above = data, training.progress, self.message, training.cures
+        above = data, training.progress, side_by_side((self.message, 1), training.cures)
         self._place = len(above)
         cards = self.modes.values()
         self._parts = column(inner, *above, self.picture, *self.save_row.below, *cards)

@@ -96,6 +96,18 @@ def test_every_cell_is_drawn_in_its_color() -> None:
     assert color_at(figure, POINTS[1]) == rgb(Style().panel)
 
 
+def test_dots_grow_with_a_large_map() -> None:
+    points = np.random.default_rng(0).uniform(1, 9, (3000, 2))
+    shares = []
+    for side in (300, 540, 1000):
+        figure = make_figure(side, side)
+        figure.show(make_scene(points, np.zeros(3000, dtype=int)), COLORS)
+        shares.append((pixels(figure) == rgb(COLORS[0])).all(axis=-1).mean())
+    # From a certain size on, the picture is the same, only larger.
+    assert shares[0] > 1.5 * shares[1]
+    assert shares[2] > 0.6 * shares[1]
+
+
 def test_density_is_seen_in_a_class_of_many_cells() -> None:
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal((3, 5), 0.5, (10_000, 2)), [[8, 8], [2, 9]]])

@@ -20,14 +20,16 @@ from centroid_encoder.pl._legend import move_apart, wrapped
 
 EDGE = 3
 """Largest diameter, in pixels at 96 dpi, of dots that are drawn in the colour of their edge."""
+SIDE = 405
+"""Side of a map in points from which on the dots grow with it, to twice their size."""
 
 
 class Dots(Artist):
     """Round points that are stamped into one image of the panel.
 
     The last of the (n, 2) `points` is on top. `codes` are the (n,) indices of their colours and
-    opacities, and `size` is their diameter in points. A pixel is as opaque as all its points
-    together, so that their density is visible.
+    opacities, and `size` is their diameter in points on a map of the side `SIDE`. A pixel is as
+    opaque as all its points together, so that their density is visible.
     """
 
     def __init__(self, zorder: float) -> None:
@@ -61,7 +63,8 @@ class Dots(Artist):
             return
         ax: Any = self.axes
         dpi = ax.figure.dpi
-        size = max(round(self.size / 72 * dpi), 1)
+        side = min(ax.bbox.width, ax.bbox.height) / dpi * 72
+        size = max(round(self.size * np.clip(side / SIDE, 1, 2) / 72 * dpi), 1)
         left, bottom, right, top = np.rint(ax.bbox.extents).astype(int).tolist()
         # The margin takes the parts of dots beyond the border of the panel.
         shape = max(top - bottom, 1) + 2 * size, max(right - left, 1) + 2 * size
