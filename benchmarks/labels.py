@@ -1,4 +1,4 @@
-"""Error of a map by the number of labelled cells, for four ways to choose the cells to label.
+"""Error of a map by the number of labelled cells, for some ways to choose the cells to label.
 
     python -m benchmarks.labels                     # five data sets, ten splits
     python -m benchmarks.labels pbmc3k --splits 2
@@ -17,6 +17,8 @@ of the cells gets the label of another class instead. The methods choose:
 - margin: the cells with the smallest difference between the two largest class probabilities; cells
   at random in the first round, when there is no map;
 - TypiClust: typical cells of the clusters with the fewest labels, in all rounds.
+
+In "suggested, unlabeled" and "random, unlabeled", maps also learn from the cells without a label.
 
 A run with 1,000 cells chosen at random is the reference. The program prints the error of the test
 cells after each round, and adds it to a CSV file together with the balanced error, the mean of the
@@ -58,6 +60,8 @@ BUDGETS = (20, 50, 100, 175, 250, 375, 500)
 REFERENCE = 1_000
 """Number of labels of the reference, whose cells are chosen at random."""
 METHODS = ("suggested", "random", "margin", "TypiClust")
+WITH_UNLABELED = tuple(f"{method}, unlabeled" for method in METHODS[:2])
+"""Methods whose maps also learn from cells without a label (`use_unlabeled`)."""
 RESULTS = Path(__file__).parent / "results" / "labels.csv"
 KEYS = ("set", "method", "wrong", "split")
 """Columns that identify a run."""
@@ -118,10 +122,11 @@ def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str
     for n_labels in budgets:
         n = n_labels - int((labels != None).sum())  # noqa: E711
         pool.obs["given"] = pd.Categorical(labels, classes)
-        rows = chosen(pool, n, method, 1000 * seed + n_labels)
+        rows = chosen(pool, n, method.removesuffix(", unlabeled"), 1000 * seed + n_labels)
         labels[rows] = answers[rows]
         pool.obs["given"] = pd.Categorical(labels, classes)
-        ce.tl.centroid_encoder(pool, "given", test_size=0, progress=False)
+        use = method in WITH_UNLABELED
+        ce.tl.centroid_encoder(pool, "given", test_size=0, use_unlabeled=use, progress=False)
         ce.tl.ingest(test, pool, progress=False)
         truth, found = test.obs["truth"], test.obs["ce_label"].astype(str)
         yield {
@@ -159,7 +164,12 @@ def main() -> None:
     parser.add_argument(
         "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
     )
-    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
+    parser.add_argument(
+        "--method",
+        action="append",
+        choices=METHODS + WITH_UNLABELED,
+        help=f"default: {', '.join(METHODS)}",
+    )
     parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong labels")
     parser.add_argument("--splits", type=int, default=10, help="number of splits")
     parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")

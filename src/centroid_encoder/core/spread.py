@@ -22,6 +22,8 @@ N_NEIGHBORS = 15
 DAMPING, N_ROUNDS = 0.9, 30
 SUREST = 0.8
 """Share of the unlabelled rows that become targets: those with the largest probabilities."""
+SHARPNESS = 4
+"""Exponent of these probabilities, which are too even after so many rounds."""
 
 
 def neighbor_graph(z: Tensor) -> sparse.csr_array:
@@ -65,5 +67,6 @@ def soft_labels(
 
 
 def targets(soft: NDArray[np.float32], coordinates: Tensor) -> Tensor:
-    """(K, s, r) means of the (M, r) targets of the classes, weighted by their probabilities."""
-    return torch.from_numpy(soft).to(coordinates.device) @ coordinates
+    """(K, s, r) means of the (M, r) targets of the classes, weighted by sharpened probabilities."""
+    sharp = torch.from_numpy(soft).to(coordinates.device) ** SHARPNESS
+    return sharp / sharp.sum(dim=-1, keepdim=True).clamp_min(1e-12) @ coordinates
