@@ -32,7 +32,7 @@ from __future__ import annotations
 import argparse
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +106,12 @@ def chosen(pool: AnnData, n: int, method: str, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(free)[:n]
 
 
-def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str, object]]:
+def rounds(
+    name: str, method: str, wrong: float, seed: int, budgets: Sequence[int] = BUDGETS
+) -> Iterator[dict[str, object]]:
     """Label cells in rounds, and yield the errors on the test cells after each round.
 
-    ``wrong`` is the share of the pool whose cells get the label of another class, at random.
+    ``budgets`` are the total numbers of labels after the rounds. ``wrong`` is the share of the pool whose cells get the label of another class, at random.
     """
     pool, test = split(name, seed)
     rng = np.random.default_rng(seed)
@@ -118,8 +120,7 @@ def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str
     is_wrong = rng.random(pool.n_obs) < wrong
     answers[is_wrong] = [rng.choice(classes[classes != own]) for own in answers[is_wrong]]
     labels = np.full(pool.n_obs, None, dtype=object)
-    budgets = (REFERENCE,) if method == f"random {REFERENCE}" else BUDGETS
-    for n_labels in budgets:
+    for n_labels in (REFERENCE,) if method == f"random {REFERENCE}" else budgets:
         n = n_labels - int((labels != None).sum())  # noqa: E711
         pool.obs["given"] = pd.Categorical(labels, classes)
         rows = chosen(pool, n, method.removesuffix(", unlabeled"), 1000 * seed + n_labels)
@@ -171,6 +172,9 @@ def main() -> None:
         help=f"default: {', '.join(METHODS)}",
     )
     parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong labels")
+    parser.add_argument(
+        "--labels", type=int, nargs="+", default=BUDGETS, help="total numbers after each round"
+    )
     parser.add_argument("--splits", type=int, default=10, help="number of splits")
     parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")
     arguments = parser.parse_args()
@@ -180,12 +184,12 @@ def main() -> None:
     path: Path = arguments.results
     for seed in range(arguments.splits):
         for name in arguments.sets or SETS:
-            for method in (*(arguments.method or METHODS), f"random {REFERENCE}"):
+            for method in arguments.method or (*METHODS, f"random {REFERENCE}"):
                 found = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEYS)
                 key: tuple[Any, ...] = (name, method, arguments.wrong, seed)
                 if (found[list(KEYS)] == key).all(axis=1).any():
                     continue
-                rows = list(rounds(name, method, arguments.wrong, seed))
+                rows = list(rounds(name, method, arguments.wrong, seed, arguments.labels))
                 for row in rows:
                     append(path, row)
                 errors = ", ".join(f"{row['labels']}: {100 * row['error']:.1f}" for row in rows)  # type: ignore[operator]
