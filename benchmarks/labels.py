@@ -111,7 +111,8 @@ def rounds(
 ) -> Iterator[dict[str, object]]:
     """Label cells in rounds, and yield the errors on the test cells after each round.
 
-    ``budgets`` are the total numbers of labels after the rounds. ``wrong`` is the share of the pool whose cells get the label of another class, at random.
+    ``budgets`` are the total numbers of labels after the rounds. ``wrong`` is the share of the
+    pool whose cells get the label of another class, at random.
     """
     pool, test = split(name, seed)
     rng = np.random.default_rng(seed)

@@ -382,8 +382,9 @@ class CentroidEncoder(
             Whether to call `fit_novelty` as well, if there are enough samples.
         unlabeled
             Sorted indices of samples with the code −1 that may help: labels are spread to them over
-            a graph of neighbours, and a second training has them as soft targets. It is kept if its
-            out-of-fold error is smaller by more than a standard error; see `Fit.spread_errors`.
+            a graph of neighbours, and a second training has them as soft targets. It is kept if the
+            labels are more probable out of fold, by more than a standard error; see
+            `Fit.spread_errors`.
         graph
             (n_samples, n_samples) weights of neighbours. Default: 15 nearest neighbours.
         callback

@@ -21,7 +21,7 @@ from centroid_encoder.tl._fitted_model import fitted_model
 
 
 def digits(n_labeled: int, seed: int = 0, n: int = 900) -> ad.AnnData:
-    """Images of digits, a few of which have a label; ``obs["truth"]`` has all."""
+    """Images of digits with few labels in ``obs["t"]`` and all in ``obs["truth"]``."""
     X, y = load_digits(return_X_y=True)
     rows = np.random.default_rng(seed).permutation(len(y))[:n]
     cells = ad.AnnData(X[rows].astype(np.float32))
@@ -44,8 +44,9 @@ def test_labels_are_spread_as_by_scikit_learn() -> None:
     X = rng.normal(size=(80, 3))
     graph = sparse.csr_array((rng.random((80, 80)) < 0.1) * rng.random((80, 80)))
     graph.setdiag(0)
-    codes = np.where(np.arange(80) < 30, rng.integers(0, 3, 80), -1)
-    folds = np.where(codes < 0, -1, rng.integers(0, 2, 80))
+    # scikit-learn has no weights, so that all classes have as many labels.
+    codes = np.where(np.arange(80) < 30, np.arange(80) % 3, -1)
+    folds = np.where(codes < 0, -1, np.arange(80) // 3 % 2)
     rows, soft = soft_labels(graph, codes, folds, 2, 3)
     dense = graph.maximum(graph.T).toarray()
     for k in range(2):

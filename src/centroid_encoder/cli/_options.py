@@ -113,7 +113,7 @@ training = together(
     click.option(
         "--use-unlabeled",
         is_flag=True,
-        help="Also learn from cells without a label, if that makes the out-of-fold error smaller.",
+        help="Also learn from cells without a label, if that makes the labels more probable.",
     ),
     click.option("--neighbors-key", help="Key of uns with a graph of neighbors for that."),
     click.option(

@@ -340,13 +340,18 @@ def _soft(
 def better(plain: Fit, other: Fit) -> tuple[Fit, tuple[float, float]]:
     """Return the better of two trainings with the same rows, and the out-of-fold errors of both.
 
-    The other one is better if its error is smaller by more than one standard error.
+    The other one is better if the log-likelihood of the classes, out of fold, is larger by more
+    than one standard error. With few labels, an error is too coarse for the choice.
     """
-    wrong = [one.calibrating[0].argmin(axis=1) != one.calibrating[1] for one in (plain, other)]
-    gain = wrong[0].astype(float) - wrong[1]
+    losses, errors = [], []
+    for one in (plain, other):
+        distances, codes = one.calibrating
+        own = one.map.calibration.probabilities(distances)[np.arange(len(codes)), codes]
+        losses.append(-np.log(np.maximum(own, 1e-3)))
+        errors.append(float(np.mean(distances.argmin(axis=1) != codes)))
+    gain = losses[0] - losses[1]
     is_better = len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain))
-    errors = float(np.mean(wrong[0])), float(np.mean(wrong[1]))
-    return other if is_better else plain, errors
+    return other if is_better else plain, (errors[0], errors[1])
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:

@@ -17,7 +17,7 @@ from centroid_encoder.core.matrix import Codes
 
 MOST = 10_000
 """Largest number of unlabelled rows in a graph."""
-N_AXES = 50
+N_AXES = 20
 N_NEIGHBORS = 15
 DAMPING, N_ROUNDS = 0.9, 30
 SUREST = 0.8
@@ -39,7 +39,8 @@ def soft_labels(
     """Spread labels over a graph for each network, from the rows that it is trained on.
 
     `codes` holds the (n,) classes of the rows of the graph, −1 for unlabelled rows, and `folds` the
-    network that is not trained on a row. The method is the label spreading of Zhou et al. (2004).
+    network that is not trained on a row. The method is the label spreading of Zhou
+    et al. (2004), where labels of a class of n labels have the weight 1/√n.
 
     Returns, for each of K networks, the (K, s) indices of the unlabelled rows whose classes are
     surest, and their (K, s, M) class probabilities.
@@ -54,7 +55,8 @@ def soft_labels(
     for k in range(n_networks):
         known = np.flatnonzero((codes >= 0) & (folds != k))
         start = np.zeros((len(codes), n_classes))
-        start[known, codes[known]] = 1
+        # Otherwise the large classes would win wherever two meet.
+        start[known, codes[known]] = 1 / np.sqrt(np.bincount(codes[known])[codes[known]])
         spread = start
         for _ in range(N_ROUNDS):
             spread = DAMPING * (steps @ spread) + (1 - DAMPING) * start

@@ -121,13 +121,12 @@ def centroid_encoder(
         cells have NaN; they are unused.
     use_unlabeled
         Also learn from the cells without a label, or only from those with True in this column of
-        ``adata.obs``, if that helps: labels are spread to them over a
-        graph of neighbours (label spreading; Zhou et al. 2004), and a second training has the
-        surest of these as soft targets. It is kept if the error of the training cells, placed by
-        networks that do not know their labels, is smaller by more than a standard error. It pays
-        with up to about a hundred labels. Held-out cells, and all cells of held-out donors, take no
-        part. Cells of a class that has no label are given too large confidences; look at their
-        novelty.
+        ``adata.obs``, if that helps: labels are spread to them over a graph of neighbours (label
+        spreading; Zhou et al. 2004), and a second training has the surest of these as soft targets.
+        It is kept if the labels of the training cells are more probable, by more than a standard
+        error, for networks that do not know them. It pays with up to about a hundred labels.
+        Held-out cells, and all cells of held-out donors, take no part. Cells of a class that has no
+        label are given too large confidences; look at their novelty.
     neighbors_key
         Key of ``adata.uns`` with the settings of a graph of neighbours by ``scanpy.pp.neighbors``,
         for `use_unlabeled`. Default: the 15 nearest neighbours by the features of the map.

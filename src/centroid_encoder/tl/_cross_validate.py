@@ -132,7 +132,7 @@ def cross_validate(
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     use_unlabeled, neighbors_key
-        As in `centroid_encoder`, chosen anew in each fold. The cells of a fold are in no graph.
+        As in `centroid_encoder`.
     max_cells
         Largest number of cells for each training. Default: 1,000,000, or ``max_samples`` of the
         `model`.
@@ -194,6 +194,8 @@ def cross_validate(
     among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how much the
     embedding loses; and ``largest_class``, the error of always predicting the largest class. With
     ``balanced_`` every class has the same weight. With `group_key`, a bootstrap draws whole groups.
+
+    With `use_unlabeled`, each fold chooses anew, and its held-out cells are in no graph.
 
     The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
     other folds.
