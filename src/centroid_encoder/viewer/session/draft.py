@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 DRAFT_KEY = "ce"
 HELD_OUT = "held_out"
 """Column of a draft: whether a labelled cell is held out."""
-FREE = "free"
-"""Column of a draft: whether a cell is not held out."""
-FEW_LABELS = 200
-"""With fewer labels, cells without a label help a draft."""
 MIN_CLASSES = 2
 FEATURES = ("use_rep", "layer", "use_raw", "mask_var", "missing", "device")
 """Arguments of a training that are also used for a draft; all others have their defaults."""
@@ -84,8 +80,7 @@ def _draft(
 ) -> AnnData:
     """Return an AnnData with the labels of the training cells; `colors` are those of classes."""
     labels = pd.Categorical.from_codes(np.where(held_out, -1, codes), pd.Index(list(colors)))
-    columns = {column: labels, HELD_OUT: held_out, FREE: ~held_out}
-    obs = pd.DataFrame(columns, adata.obs_names)
+    obs = pd.DataFrame({column: labels, HELD_OUT: held_out}, adata.obs_names)
     return sharing(adata, obs, {colors_key(column): list(colors.values())})
 
 
@@ -106,8 +101,6 @@ def training_job(
         from centroid_encoder.estimator import CentroidEncoder
 
         chosen["model"] = CentroidEncoder(n_networks=2, max_epochs="few")
-    elif (labels := draft.obs[column]).notna().sum() < FEW_LABELS:
-        chosen["use_unlabeled"] = FREE if (labels.isna() & draft.obs[FREE]).any() else False
     return tl.centroid_encoder.job(draft, column, test_size=0, **({"missing": "mean"} | chosen))
 
 
