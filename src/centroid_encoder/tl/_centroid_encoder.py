@@ -124,9 +124,9 @@ def centroid_encoder(
         ``adata.obs``, if that helps: labels are spread to them over a graph of neighbours (label
         spreading; Zhou et al. 2004), and a second training has the surest of these as soft targets.
         It is kept if the labels of the training cells are more probable, by more than a standard
-        error, for networks that do not know them. It can pay with up to about a hundred
-        labels, if classes are clusters. Held-out cells, and all cells of held-out donors, take no part. Cells of a class that has no
-        label are given too large confidences; look at their novelty.
+        error, for networks that do not know them. It can pay with up to about a hundred labels, if
+        the classes are clusters. Held-out cells, and all cells of held-out donors, take no part.
+        Cells of a class that has no label are given too large confidences; look at their novelty.
     neighbors_key
         Key of ``adata.uns`` with the settings of a graph of neighbours by ``scanpy.pp.neighbors``,
         for `use_unlabeled`. Default: the 15 nearest neighbours by the features of the map.
