@@ -45,9 +45,11 @@ def soft_labels(
     Returns, for each of K networks, the (K, s) indices of the unlabelled rows whose classes are
     surest, and their (K, s, M) class probabilities.
     """
-    graph = graph.maximum(graph.T)
+    graph = sparse.csr_array(graph.maximum(graph.T))
+    graph.sort_indices()
     roots = 1 / np.sqrt(np.maximum(graph.sum(axis=1), 1e-12))
     steps = sparse.csr_array(sparse.diags_array(roots) @ graph @ sparse.diags_array(roots))
+    steps.sort_indices()  # Sums then do not depend on the storage of the graph.
     unlabeled = np.flatnonzero(codes < 0)
     n_sure = max(1, int(SUREST * len(unlabeled)))
     rows = np.empty((n_networks, n_sure), dtype=np.intp)
@@ -63,7 +65,7 @@ def soft_labels(
         own = spread[unlabeled]
         # A row that no label reaches has no surest class.
         shares = own / np.maximum(own.sum(axis=1, keepdims=True), 1e-12)
-        order = np.argsort(-shares.max(axis=1), kind="stable")[:n_sure]
+        order = np.sort(np.argsort(-shares.max(axis=1).round(6), kind="stable")[:n_sure])
         rows[k], soft[k] = unlabeled[order], shares[order]
     return rows, soft
 
