@@ -111,6 +111,12 @@ training = together(
         help="What to do with NaN and inf: stop, leave these cells out, or use the training mean.",
     ),
     click.option(
+        "--use-unlabeled",
+        is_flag=True,
+        help="Also learn from cells without a label, if that makes the labels more probable.",
+    ),
+    click.option("--neighbors-key", help="Key of uns with a graph of neighbors for that."),
+    click.option(
         "--max-cells", type=int, help="Largest number of training cells. Default: 1,000,000."
     ),
     click.option(

@@ -50,6 +50,7 @@ class Outcome:
 
     reports: list[Report]  #: One report for each epoch
     interrupted: bool  #: Whether a KeyboardInterrupt ended it early
+    stopped: bool = False  #: Whether that or the callback ended it early
 
     @property
     def notices(self) -> list[tuple[str, type[Warning]]]:

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
+from torch import Tensor
 
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Standardizer
@@ -85,7 +86,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     parts: dict[str, Any] = {}
     for name, value in fitted.network.state_dict().items():
         # Some file formats read a dot in a name as a level of nesting.
-        parts[name.replace(".", "_")] = value
+        parts[name.replace(".", "_")] = _transposed(value)
     for name, (_, path) in ARRAYS.items():
         part: Any = fitted
         for attribute in path.split("."):
@@ -124,7 +125,7 @@ def from_arrays(
         if not (arrays["scale"] > 0).all():
             raise ValueError("'scale' must be positive")
         weights = {
-            name: torch.tensor(arrays[name.replace(".", "_")], dtype=torch.float32)
+            name: _transposed(torch.tensor(arrays[name.replace(".", "_")], dtype=torch.float32))
             for name in network.state_dict()
         }
         network.load_state_dict(weights, strict=True, assign=True)
@@ -165,6 +166,11 @@ def from_arrays(
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
+
+
+def _transposed(value: Tensor) -> Tensor:
+    """Transpose weights of several networks: in files, outputs come before inputs."""
+    return value.mT.contiguous() if value.dim() == 3 else value
 
 
 @contextmanager
