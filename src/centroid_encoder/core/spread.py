@@ -39,8 +39,8 @@ def soft_labels(
     """Spread labels over a graph for each network, from the rows that it is trained on.
 
     `codes` holds the (n,) classes of the rows of the graph, −1 for unlabelled rows, and `folds` the
-    network that is not trained on a row. The method is the label spreading of Zhou
-    et al. (2004), where labels of a class of n labels have the weight 1/√n.
+    network that is not trained on a row. The method is the label spreading of Zhou et al. (2004);
+    labels of a class of n labels have the weight 1/√n.
 
     Returns, for each of K networks, the (K, s) indices of the unlabelled rows whose classes are
     surest, and their (K, s, M) class probabilities.

@@ -245,9 +245,7 @@ def centroid_encoder(
         estimator.set_params(random_state=draw_seed(random_state))
     unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
     params = {**cells.params, "test_size": float(test_size)}
-    if unlabeled is not None:
-        params["use_unlabeled"] = use_unlabeled
-        params |= {} if neighbors_key is None else {"neighbors_key": neighbors_key}
+    params |= {} if unlabeled is None else unlabeled.params
     if split_key is not None:
         params["split_key"] = split_key
     # A split of one's own may be one by donors.

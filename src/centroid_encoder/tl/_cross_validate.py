@@ -247,9 +247,7 @@ def cross_validate(
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
     unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
-    if unlabeled is not None:
-        params["use_unlabeled"] = use_unlabeled
-        params |= {} if neighbors_key is None else {"neighbors_key": neighbors_key}
+    params |= {} if unlabeled is None else unlabeled.params
     job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found, unlabeled)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"

@@ -28,6 +28,8 @@ class Unlabeled:
     groups: Codes | None
     graph: sparse.csr_array | None
     """(n_kept, n_kept) graph of neighbours; None for one that the training makes."""
+    params: dict[str, Any]
+    """Arguments that are stored with the results."""
 
     def options(self, held_out: NDArray[np.bool_]) -> dict[str, Any]:
         """Return the arguments of `fit_codes`, without cells of groups that are held out.
@@ -77,4 +79,6 @@ def read_unlabeled(
             raise MissingKeyError(text, "neighbors_key")
         graph = sparse.csr_array(adata.obsp[name])[kept][:, kept]
     groups = None if cells.groups is None else cells.groups[kept]
-    return Unlabeled(codes, allowed, groups, graph)
+    params = {"use_unlabeled": use_unlabeled}
+    params |= {} if neighbors_key is None else {"neighbors_key": neighbors_key}
+    return Unlabeled(codes, allowed, groups, graph, params)
