@@ -33,9 +33,13 @@ class Steps:
         """The job, once its input has been read and checked."""
         self.news: dict[str, Any] = {}
         """What the signals of the task are to emit next, by their names."""
+        self.may_go_on = Event()
+        """Not set while the GUI draws a frame, which would take it twice as long beside the job."""
+        self.may_go_on.set()
 
     def __call__(self, step: Report | Progress | None) -> bool:
         """Store a step; return whether the job must stop."""
+        self.may_go_on.wait(timeout=FRAME_PAUSE / 1000)
         if self.cancelled.is_set():
             raise StoppedTooEarly
         if step is not None:
@@ -78,6 +82,8 @@ class Task(QObject):
         self._ended = ended
         self._pause = QTimer(self, interval=FRAME_PAUSE, singleShot=True)
         self._pause.timeout.connect(steps.wants_frame.set)
+        self._drawn = QTimer(self, interval=0, singleShot=True)
+        self._drawn.timeout.connect(steps.may_go_on.set)
         if live:
             steps.wants_frame.set()
         # The thread must also end when Qt deletes the window, and this object with it.
@@ -117,9 +123,12 @@ class Task(QObject):
         for name in ("begun", "reported", "framed"):
             new = self._steps.news.pop(name, None)
             if new is not None and self._timer.isActive():
+                if name == "framed":
+                    self._steps.may_go_on.clear()
                 getattr(self, name).emit(new)
                 if name == "framed":
-                    # Qt handles the timer only after it has painted the frame.
+                    # Qt handles the timers only after it has painted the frame.
+                    self._drawn.start()
                     self._pause.start()
         if has_ended and self._timer.isActive():
             self._timer.stop()

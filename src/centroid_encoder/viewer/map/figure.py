@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from centroid_encoder.core.regions import blended_colors
 from centroid_encoder.pl._points import opacities
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.viewer.map.artists import Dots, Names
+from centroid_encoder.viewer.map.artists import Dots, Ground, Names
 from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
 
 MAX_NAMES = 20
@@ -75,8 +74,7 @@ class MapFigure:
         self._codes, self._fills, self._edges = self.rows, [""], [""]
         self._regions = PathCollection([], linewidths=1)
         self.ax.add_collection(self._regions, autolim=False)
-        self._blend = AxesImage(self.ax, origin="lower", interpolation="bilinear")
-        self._blend.set(zorder=0.5, visible=False)
+        self._blend = Ground(zorder=0.5)
         self._blended: tuple[Any, ...] = ()
         """Centers, colours and limits of the picture of soft regions."""
         self._veil = Rectangle(
@@ -209,9 +207,9 @@ class MapFigure:
         self.figure.set_facecolor(style.page)
         self._outline.set_color(style.ink)
         self.ax.set_facecolor(style.panel)
-        self._blend.set(visible=scene.soft and len(scene.shapes) > 0, alpha=alpha)
+        self._blend.set_visible(scene.soft and len(scene.shapes) > 0)
         if self._blend.get_visible():
-            self._draw_blend()
+            self._draw_blend(alpha)
             self._regions.set(facecolor="none", edgecolor=blend(style.ink, style.panel, 0.35))
             self._regions.set_linewidth(0.5)
         else:
@@ -231,17 +229,17 @@ class MapFigure:
         self._mark()
         self._canvas.draw_idle()
 
-    def _draw_blend(self) -> None:
+    def _draw_blend(self, alpha: float) -> None:
         """Compute the colours of soft regions, if they differ from the last ones."""
         n = len(self.scene.shapes)
         middle, half = self.scene.limits.mean(axis=0), np.ptp(self.scene.limits, axis=0)
         limits, centers = np.array([middle - half, middle + half]), self.scene.centers[:n]
-        wanted = centers.tobytes(), limits.tobytes(), tuple(self.colors[:n])
+        shades = [blend(color, self.style.panel, alpha) for color in self.colors[:n]]
+        wanted = centers.tobytes(), limits.tobytes(), tuple(shades)
         if wanted != self._blended:
             self._blended = wanted
-            rgb = np.array([to_rgb(color) for color in self.colors[:n]])
-            self._blend.set_data(blended_colors(centers, rgb, limits, N_PIXELS))
-            self._blend.set_extent((*limits[:, 0], *limits[:, 1]))
+            rgb = blended_colors(centers, np.array([*map(to_rgb, shades)]), limits, N_PIXELS)
+            self._blend.set_content(rgb, limits)
 
     def _stamp(self, dots: Dots, rows: NDArray[np.intp], size: float) -> None:
         codes, fills = self._codes[rows], self._fills
