@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
 
@@ -41,18 +40,16 @@ def effects(
     codes: Codes,
     n_groups: int,
     reference: int | None = None,
-    callback: Callable[[int], object] | None = None,
 ) -> Effects:
     """Compare groups of the rows of (n, d) data, each to all others or to one of them.
 
-    `codes` holds the (n,) groups, −1 for rows that are left out. `callback` gets the number of
-    columns that were read since its last call. Rows are ranked once for all groups; zeros are
-    counted, not sorted.
+    `codes` holds the (n,) groups, −1 for rows that are left out. Rows are ranked once
+    for all groups, and zeros are counted, not sorted.
     """
     if reference is not None and n_groups > 2:
         # The ranks of a pair do not depend on other groups.
         pairs = [
-            effects(X, np.select([codes == j, codes == reference], [0, 1], -1), 2, None, callback)
+            effects(X, np.select([codes == j, codes == reference], [0, 1], -1), 2)
             for j in range(n_groups)
         ]
         first = ([getattr(pair, field.name)[0] for pair in pairs] for field in fields(Effects))
@@ -65,9 +62,7 @@ def effects(
         for j in range(part.start, part.stop):
             values, rows = _column(block, j - part.start)
             sums[:, :, j] = _sums(values, codes[rows], sizes)
-        if callback is not None:
-            callback(part.stop - part.start)
-    return _compared(*sums)
+    return Effects(*_compared(*sums))
 
 
 def _blocks(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[slice, Any]]:
@@ -83,7 +78,7 @@ def _blocks(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[slice, Any]]:
 
 def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
     """Values of a column that are not 0, and their rows."""
-    if sparse.issparse(block):
+    if not isinstance(block, np.ndarray):
         part = slice(*block.indptr[j : j + 2])
         values, rows = block.data[part], block.indices[part]
     else:
@@ -98,7 +93,7 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
     `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
     """
 
-    def add(codes: Codes, weights: Any = None) -> NDArray[np.floating]:
+    def add(codes: Codes, weights: Any = None) -> Any:
         return np.bincount(codes, weights, len(sizes))
 
     known = np.isfinite(values)
@@ -119,8 +114,10 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def _compared(n: Doubles, ranks: Doubles, total: Doubles, squares: Doubles, above: Doubles) -> Any:
-    """`Effects` of each group against all others, from (G, d) sums."""
+def _compared(
+    n: Doubles, ranks: Doubles, total: Doubles, squares: Doubles, above: Doubles
+) -> tuple[Doubles, ...]:
+    """Fields of `Effects`, each group against all others, from (G, d) sums."""
     n_rest, rest = n.sum(axis=0) - n, total.sum(axis=0) - total
     auroc = (ranks - n * (n + 1) / 2) / (n * n_rest)
     mean, mean_rest = total / n, rest / n_rest
@@ -132,4 +129,4 @@ def _compared(n: Doubles, ranks: Doubles, total: Doubles, squares: Doubles, abov
     scale = np.sqrt(squares.sum(axis=0) / n.sum(axis=0))
     difference = np.where(np.abs(apart) <= 1e-9 * scale, apart * 0, apart / deviation)
     positive_rest = (above.sum(axis=0) - above) / n_rest
-    return Effects(auroc, difference, mean, mean_rest, above / n, positive_rest)
+    return auroc, difference, mean, mean_rest, above / n, positive_rest
