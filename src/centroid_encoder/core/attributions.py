@@ -29,7 +29,7 @@ def attribute(
     total = torch.zeros_like(end)
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         x = (start + node * (end - start)).requires_grad_()
-        inputs = on_axes(x, map_.axes, map_.knots) if axes is None else x
+        inputs = map_.inputs_of(x) if axes is None else x
         (slope,) = torch.autograd.grad(margins(map_, inputs, group, others).sum(), x)
         total += weight * slope
     if axes is not None:

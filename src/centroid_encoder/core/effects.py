@@ -88,8 +88,9 @@ def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
 
 
 def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
-    """(5, G) numbers of values, sums of ranks, values and squares, and numbers above 0.
+    """(5, G) numbers of values, sums of ranks and values, squares, and numbers above 0.
 
+    The squares are those of the differences to the mean of the column.
     `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
     """
 
@@ -102,15 +103,10 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
     n_zeros = n - add(codes)
     ranks = rankdata(values) + np.where(values > 0, n_zeros.sum(), 0)
     of_zero = (values < 0).sum() + (n_zeros.sum() + 1) / 2
-    return np.array(
-        [
-            n,
-            add(codes, ranks) + n_zeros * of_zero,
-            add(codes, values),
-            add(codes, np.square(values)),
-            add(codes[values > 0]),
-        ]
-    )
+    ranks = add(codes, ranks) + n_zeros * of_zero
+    mean = values.sum() / max(n.sum(), 1)
+    squares = add(codes, np.square(values - mean)) + n_zeros * mean**2
+    return np.array([n, ranks, add(codes, values), squares, add(codes[values > 0])])
 
 
 @np.errstate(invalid="ignore", divide="ignore")
@@ -121,12 +117,13 @@ def _compared(
     n_rest, rest = n.sum(axis=0) - n, total.sum(axis=0) - total
     auroc = (ranks - n * (n + 1) / 2) / (n * n_rest)
     mean, mean_rest = total / n, rest / n_rest
-    within = squares - n * np.square(mean)
-    within += squares.sum(axis=0) - squares - n_rest * np.square(mean_rest)
+    middle = total.sum(axis=0) / n.sum(axis=0)
+    within = squares.sum(axis=0) - n * np.square(mean - middle)
+    within -= n_rest * np.square(mean_rest - middle)
     deviation = np.sqrt(np.maximum(within, 0) / (n + n_rest - 2))
     apart = mean - mean_rest
-    # Rounding errors of the sums are no differences.
-    scale = np.sqrt(squares.sum(axis=0) / n.sum(axis=0))
-    difference = np.where(np.abs(apart) <= 1e-9 * scale, apart * 0, apart / deviation)
+    # Rounding errors of the means are no difference.
+    is_none = np.abs(apart) <= 1e-12 * np.abs(middle)
+    difference = np.where(is_none, apart * 0, apart / deviation)
     positive_rest = (above.sum(axis=0) - above) / n_rest
     return auroc, difference, mean, mean_rest, above / n, positive_rest
