@@ -74,8 +74,8 @@ def run(name: str) -> None:
         for n, found in zip(EPOCHS, after, strict=True):
             add(f"{n} epochs", found)
         add("best case", min(after))
-    for title, found in rows.items():
-        print(f"{name}, {title}: {np.mean(found):.1f} ± {np.std(found, ddof=1):.1f}", flush=True)
+    for title, errors in rows.items():
+        print(f"{name}, {title}: {np.mean(errors):.1f} ± {np.std(errors, ddof=1):.1f}", flush=True)
 
 
 if __name__ == "__main__":
