@@ -17,7 +17,7 @@ from benchmarks.rivals.manifold import (
     nearest,
     reconstruction_weights,
 )
-from tests.benchmarks.test_rivals_classical import blobs, up_to_signs
+from benchmarks.tests.test_rivals_classical import blobs, up_to_signs
 
 
 def test_weights_reconstruct_a_point_between_its_neighbors(rng: np.random.Generator) -> None:

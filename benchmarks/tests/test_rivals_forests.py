@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.rivals.forests import ForestPHATE, GapProximities, knee
 from benchmarks.rivals.selection import embed, knn_error
-from tests.benchmarks.test_rivals_classical import blobs
+from benchmarks.tests.test_rivals_classical import blobs
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from benchmarks.rivals.linear import (
     relevance_cost,
     scatters,
 )
-from tests.benchmarks.test_rivals_classical import blobs
+from benchmarks.tests.test_rivals_classical import blobs
 
 Array = NDArray[np.float64]
 
