@@ -180,7 +180,9 @@ def main() -> None:
     words = (100 * table["error"]).map("{:.1f}".format)
     words += (100 * table["balanced_error"]).map(" ({:.1f})".format)
     table["words"] = words
-    print(table.pivot_table(index=rows, columns="size", values="words", aggfunc="first", sort=False))
+    print(
+        table.pivot_table(index=rows, columns="size", values="words", aggfunc="first", sort=False)
+    )
     if "error_low" in table:
         print((100 * table.filter(regex="error")).round(1).set_index(table["size"]).to_string())
 

@@ -226,9 +226,7 @@ class FeaturePanel(CrossValidation):
                 }
 
 
-def _judge(
-    fold: Fold, X: Any, codes: Codes, train: NDArray[np.bool_], seed: int
-) -> pd.DataFrame:
+def _judge(fold: Fold, X: Any, codes: Codes, train: NDArray[np.bool_], seed: int) -> pd.DataFrame:
     """Return whether each judge errs for the held-out cells of a fold; the rows are the index.
 
     `X` has the features that the fold was trained on, and `train` is the mask of its training

@@ -179,6 +179,14 @@ def panel_errors(adata: AnnData, params: Mapping[str, Any], held_out: pd.Index) 
     }
 
 
+def panel_summary(panel: _result.StoredPanel) -> list[str]:
+    """Describe the errors of the map with the panel of each size, and with all features."""
+    errors = panel.of_judge("map").to_dict("records")
+    n, folds = f"n = {errors[-1]['n']:,}", fold_words(panel)
+    *some, of_all = [f"{row['size']:,} features: error {_error(row, 'error')}." for row in errors]
+    return [f"Cross-validated errors of maps ({folds}, {n}).", *some, f"All {of_all}"]
+
+
 def panel_words(mask_var: str, errors: Mapping[str, float]) -> str:
     """Return a warning for a map on a feature panel; `errors` are those of `panel_errors`."""
     text = f"the held-out cells took part in the choice of the features of var[{mask_var!r}], so "
