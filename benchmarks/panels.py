@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 import anndata as ad
 import numpy as np
@@ -70,7 +70,7 @@ def network(X: Floats, codes: Codes, l1: float = 0.0) -> NDArray[np.float64]:
     weight = weight / weight.mean()
     gate = torch.ones(z.shape[1], requires_grad=True)
     sizes = (z.shape[1], 128, 64, targets.shape[1])
-    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [torch.nn.Linear(*both) for both in pairwise(sizes)]
     relu = torch.nn.ReLU()
     encoder = torch.nn.Sequential(layers[0], relu, layers[1], relu, layers[2])
     groups = [{"params": encoder.parameters(), "lr": 2e-3, "weight_decay": 1e-2}]
@@ -177,14 +177,11 @@ def main() -> None:
     given = parser.parse_args()
     table = compare(given.name) if given.methods else curve(given.name)
     rows = [name for name in ("method", "judge") if name in table]
-    words = (100 * table["error"]).map("{:.1f}".format)
-    words += (100 * table["balanced_error"]).map(" ({:.1f})".format)
-    table["words"] = words
-    print(
-        table.pivot_table(index=rows, columns="size", values="words", aggfunc="first", sort=False)
-    )
+    percent = (100 * table.filter(regex="error")).round(1).astype(str)
+    table["words"] = percent["error"] + " (" + percent["balanced_error"] + ")"
+    print(table.pivot_table("words", rows, "size", aggfunc="first", sort=False).to_string())
     if "error_low" in table:
-        print((100 * table.filter(regex="error")).round(1).set_index(table["size"]).to_string())
+        print(percent.join(table[["size", "judge", "n"]]).to_string())
 
 
 if __name__ == "__main__":

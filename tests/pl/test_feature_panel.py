@@ -25,13 +25,10 @@ def test_errors_intervals_and_the_map_with_all_features_are_drawn(
         line, _, (bars,) = container
         rows = table[(table["judge"] == judge) & (table["size"] < 8)]
         assert_allclose(line.get_ydata(), 100 * rows[column])
-        for segment, (_, row) in zip(bars.get_segments(), rows.iterrows(), strict=True):
-            assert_allclose(
-                segment[:, 1], 100 * row[[f"{column}_low", f"{column}_high"]].to_numpy(float)
-            )
-    handles, names = ax.get_legend_handles_labels()
-    dashed = handles[names.index("map, all 8 features")]
-    assert_allclose(dashed.get_ydata(), 100 * table[column].iloc[-3])
+        ends = 100 * rows[[f"{column}_low", f"{column}_high"]].to_numpy()
+        assert_allclose([segment[:, 1] for segment in bars.get_segments()], ends)
+    assert ax.get_legend().get_texts()[-1].get_text() == "map, all 8 features"
+    assert_allclose(ax.lines[-1].get_ydata(), 100 * table[column].iloc[-3])
     assert "cell_type, n = 120, 5 folds" in ax.get_title()
     assert np.ptp(ax.get_ylim()) > 0
 

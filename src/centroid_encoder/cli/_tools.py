@@ -159,7 +159,7 @@ def feature_panel(
     csv: Path | None,
     **panel: Any,
 ) -> Results:
-    """Choose a few variables of IN that tell the classes apart, and measure how well they do.
+    """Choose a few variables of IN that separate the classes, and measure how well they do.
 
     In each fold, variables are chosen in the training cells; a map, five neighbours and a random
     forest then predict the held-out cells. The output is IN with the errors in

@@ -1,7 +1,7 @@
-"""Choice of a few features that tell all classes apart.
+"""Choice of a few features that separate all classes.
 
 Features are chosen one after the other. Each is the one with which the Bhattacharyya bound on the
-error of telling two classes apart, summed over all pairs of classes, becomes smallest; the classes
+error of separating two classes, summed over all pairs of classes, becomes smallest; the classes
 are taken for Gaussians with a common covariance (Fukunaga, Introduction to Statistical Pattern
 Recognition, 2nd edition, 1990, section 3.4). A feature that repeats the chosen ones gains nothing,
 and pairs of classes that are well apart hardly count. A smaller panel is the start of a larger one.
@@ -28,7 +28,7 @@ RIDGE = 0.1
 
 
 def choose_features(X: Matrix, codes: Codes, n: int, step: Callable[[], None]) -> Codes:
-    """(n,) indices of features that together tell the classes apart, the best first.
+    """(n,) indices of features that together separate the classes, the best first.
 
     `codes` holds the classes of the rows of X. `step` is called before each choice.
     """
@@ -46,7 +46,8 @@ def choose_features(X: Matrix, codes: Codes, n: int, step: Callable[[], None]) -
     variances = z.square().mean(dim=0).double().numpy() + RIDGE
     left, right = np.triu_indices(len(sizes), 1)
     pairs = (sizes[left] * sizes[right]) ** 0.25
-    apart, chosen, factors = np.zeros(len(left)), [], np.zeros((0, len(candidates)))
+    chosen: list[int] = []
+    apart, factors = np.zeros(len(left)), np.zeros((0, len(candidates)))
     for _ in range(min(n, len(candidates))):
         step()
         bound = np.empty(len(candidates))

@@ -51,23 +51,24 @@ def feature_panel(
     target: Any = new_axes(4.2, 3) if ax is None else ax
     column, sizes = "balanced_error" if balanced else "error", stored.sizes
     names = [column, f"{column}_low", f"{column}_high"]
+    handles: list[Any] = []
     # Bars of one size lie side by side.
     for i, (judge, name) in enumerate(JUDGES.items()):
         error, low, high = 100 * stored.of_judge(judge)[names].to_numpy()[:-1].T
         beside = np.array(sizes) * 1.03 ** (i - 1)
         style: dict[str, Any] = {"fmt": "o-", "markersize": 4, "linewidth": 1.2, "color": f"C{i}"}
         ends = np.abs([low - error, high - error])
-        target.errorbar(beside, error, yerr=ends, elinewidth=0.8, label=name, **style)
+        handles += [target.errorbar(beside, error, yerr=ends, elinewidth=0.8, label=name, **style)]
     of_map = stored.of_judge("map").iloc[-1]
     text = f"map, all {int(of_map['size']):,} features"
     line: dict[str, Any] = {"linewidth": 1, "linestyle": "--", "zorder": 1}
-    target.axhline(100 * of_map[column], color="C0", label=text, **line)
+    handles += [target.axhline(100 * of_map[column], color="C0", label=text, **line)]
     target.set_xscale("log")
     target.set_xticks(sizes, [f"{size:,}" for size in sizes])
     target.xaxis.set_minor_locator(NullLocator())
     target.set_ylim(bottom=0)
     target.set(xlabel="features", ylabel=f"held-out {column.replace('_', ' ')} (%)")
-    target.legend(fontsize="small", loc="best")
+    target.legend(handles=handles, fontsize="small", loc="best")
     words = f"{stored.label_key}, n = {int(of_map['n']):,}, {fold_words(stored)}"
     write_title(target, title, f"{words}\nfeatures chosen anew in the training cells of each fold")
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

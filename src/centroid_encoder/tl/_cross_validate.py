@@ -376,9 +376,8 @@ class CrossValidation(_run.Job):
         for i, place in enumerate(self.places):
             codes, folds = self.split(*place[:2])
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
-            count = (
-                None if callback is None else partial(count_epochs, callback, i, len(self.places))
-            )
+            n = len(self.places)
+            count = None if callback is None else partial(count_epochs, callback, i, n)
             held_out = folds == place[2]
             also = {} if self._unlabeled is None else self._unlabeled.options(held_out)
             yield place, X, codes, held_out, groups, estimator, classes, also, count

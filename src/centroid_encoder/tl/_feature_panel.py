@@ -1,4 +1,4 @@
-"""Panels of a few features: how well they tell the classes apart, in cells that did not choose."""
+"""Panels of a few features, and the errors of held-out cells with these features alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def feature_panel(
     progress: bool = True,
     copy: bool = False,
 ) -> FeaturePanel:
-    """Choose a few features that tell all classes apart, and measure how well they do.
+    """Choose a few features that separate all classes, and measure how well they do.
 
     For each size, the features are chosen anew in the training cells of each fold. Three judges
     that have only these features then predict the held-out cells: the map, five neighbours by
