@@ -1,11 +1,12 @@
-"""Panels of a few features: held-out errors of ways to choose them, and the curve of ours.
+"""Ways to choose a few features, compared by the errors of held-out cells.
 
-    python -m benchmarks.panels pbmc3k              # `tl.feature_panel`, by three judges
-    python -m benchmarks.panels pbmc3k --methods    # ways to choose features, by two judges
+    python -m benchmarks.panels pbmc3k
 
-Without `--methods`, all features of the data set take part, and donors are held out where there are
-any. With it, the splits are the first three of `benchmarks.cell_sets`, and the judges are not ours:
-five neighbours by z-scores and a random forest. Features are chosen in the training cells only.
+The splits are the first three of `benchmarks.cell_sets`, with its 2,000 features. Features are
+chosen in the training cells only. The judges are five neighbours by z-scores and a random forest.
+The errors of `tl.feature_panel`, with the map as a judge, are those of the command line:
+
+    centroid-encoder feature-panel pbmc3k_annotated.h5ad --label-key classified -o panels.h5ad
 
 - *bound*: `core.panels`, the method of `tl.feature_panel`.
 - *forest*: the largest importances of a random forest.
@@ -26,7 +27,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice, pairwise
 
-import anndata as ad
 import numpy as np
 import pandas as pd
 import torch
@@ -37,7 +37,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import centroid_encoder as ce
 from benchmarks.cell_sets import SETS, load, splits
 from centroid_encoder.core.panels import choose_features
 
@@ -47,7 +46,7 @@ SIZES = (5, 10, 20, 50)
 ROUNDS = (1000, 500, 250, 100, 50, 28, 20, 14, 10, 7, 5)
 """Numbers of features after each round of halving."""
 N_SPLITS = 3
-L1 = 4e-3
+L1 = 1e-3
 """Decrease of the weights of the input layer after each step."""
 
 
@@ -157,31 +156,15 @@ def compare(name: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).groupby(columns[:3], sort=False).mean().reset_index()
 
 
-def curve(name: str) -> pd.DataFrame:
-    """Return the errors of `tl.feature_panel`."""
-    X, y, groups = load(name)
-    adata = ad.AnnData(X, obs=pd.DataFrame({"label": y}, index=[str(i) for i in range(len(y))]))
-    group_key = None
-    if groups is not None:
-        adata.obs["donor"], group_key = groups, "donor"
-    ce.tl.feature_panel(adata, "label", group_key=group_key)
-    found: pd.DataFrame = adata.uns["feature_panel"]["errors"]
-    return found
-
-
 def main() -> None:
-    """Run the comparison that the command line names."""
+    """Print the errors with a data set."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", choices=SETS)
-    parser.add_argument("--methods", action="store_true")
-    given = parser.parse_args()
-    table = compare(given.name) if given.methods else curve(given.name)
-    rows = [name for name in ("method", "judge") if name in table]
+    table = compare(parser.parse_args().name)
     percent = (100 * table.filter(regex="error")).round(1).astype(str)
     table["words"] = percent["error"] + " (" + percent["balanced_error"] + ")"
+    rows = ["method", "judge"]
     print(table.pivot_table("words", rows, "size", aggfunc="first", sort=False).to_string())
-    if "error_low" in table:
-        print(percent.join(table[["size", "judge", "n"]]).to_string())
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def cross_validate(
 @click.option("--group-key", help="Column of obs with donors, which are not split between folds.")
 @options.layer
 @options.cells
-@click.option("--key-added", default="feature_panel", help="Name of the results.")
+@click.option("--key-added", help="Name of the results. Default: feature_panel.")
 @options.network
 @reporting
 def feature_panel(

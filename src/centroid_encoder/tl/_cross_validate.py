@@ -42,13 +42,7 @@ from centroid_encoder.tl._evaluation import (
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
-from centroid_encoder.tl._summary import (
-    differing_settings,
-    doubts,
-    missing_classes,
-    panel_errors,
-    panel_words,
-)
+from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 N_FOLDS = 5
@@ -251,8 +245,6 @@ def cross_validate(
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
-    if panel := panel_errors(adata, cells.params, adata.obs_names[cells.codes >= 0]):
-        found.append(panel_words(cells.params["mask_var"], panel))
     notices = [*cells.notices, *found]
     unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
     params |= {} if unlabeled is None else unlabeled.params

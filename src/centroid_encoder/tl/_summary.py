@@ -146,6 +146,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
             "out, no training cell has this class, and its cells are not judged"
         )
     texts += [text] * bool(len(few))
+    if panel := panel_errors(adata, cells.params, adata.obs_names[labeled]):
+        texts.append(panel_words(cells.params["mask_var"], panel))
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)
     for name in filter(CLUSTERING.search, names):
         column = adata.obs[name][labeled]
