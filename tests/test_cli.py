@@ -56,7 +56,7 @@ def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """File of cells with a map, a cross-validation and a permutation test."""
+    """File of cells with a map, a cross-validation, a permutation test and feature panels."""
     rng = np.random.default_rng(0)
     codes = np.arange(90) % 3
     adata = ad.AnnData((2 * codes[:, None] + rng.normal(size=(90, 5))).astype(np.float32))
@@ -65,6 +65,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
     folds = {"n_folds": 2, "n_permutations": 3}
     ce.tl.cross_validate(adata, "cell_type", model=model, progress=False, **folds)
+    ce.tl.feature_panel(adata, "cell_type", (2, 3), n_folds=2, model=model, progress=False)
     path = tmp_path_factory.mktemp("results") / "results.h5ad"
     adata.write_h5ad(path)
     return path
@@ -127,6 +128,7 @@ def as_written(adata: ad.AnnData) -> bytes:
 COMMANDS = {
     "fit": "tl.centroid_encoder",
     "cross-validate": "tl.cross_validate",
+    "feature-panel": "tl.feature_panel",
     "ingest": "tl.ingest",
     "measure": "tl.measure",
     "rank-features": "tl.rank_features",
@@ -341,6 +343,34 @@ def test_cross_validate_writes_what_the_tools_write(folder: Path) -> None:
     assert "group_key='donor'" in found["warnings"][0]
 
 
+# feature-panel
+
+
+def test_feature_panel_writes_what_the_tool_writes(folder: Path) -> None:
+    options = ("--sizes", "2,4", "--n-folds", 2, "--group-key", "donor", "--max-epochs", 3)
+    command = ("feature-panel", "in.h5ad", "--label-key", "cell_type", "-o", "out.h5ad", *options)
+    found = as_json(*command, "--csv", "errors.csv")
+
+    adata = ad.read_h5ad("in.h5ad")
+    model = ce.CentroidEncoder(max_epochs=3)
+    folds = {"n_folds": 2, "group_key": "donor", "progress": False}
+    ce.tl.feature_panel(adata, "cell_type", (2, 4), model=model, **folds)
+    assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
+    stored = adata.uns["feature_panel"]
+    pd.testing.assert_frame_equal(pd.read_csv("errors.csv"), stored["errors"])
+    names = "command version input output csv key n_obs params classes errors features warnings"
+    assert list(found) == names.split()
+    assert found["errors"] == stored["errors"].to_dict("records")
+    assert [row["feature"] for row in found["features"]] == stored["features"].index.tolist()
+
+    lines = run(*command).stdout.splitlines()
+    assert lines[0] == "Cross-validated errors of maps (2 folds by donor, n = 120)."
+    assert [line.split(":")[0] for line in lines[1:-1]] == [
+        *("2 features", "4 features", "All 8 features")
+    ]
+    assert "'a,b' is no list of whole numbers" in failure(*command, "--sizes", "a,b", status=2)
+
+
 # ingest
 
 
@@ -522,4 +552,4 @@ def test_colors_that_ingest_deletes_are_not_in_the_output(results: Path, tmp_pat
         write(tmp_path / name)
         run("ingest", tmp_path / name, "--reference", results, "-o", tmp_path / f"new {name}")
     for found in (ad.read_h5ad(tmp_path / "new q.h5ad"), ad.read_zarr(tmp_path / "new q.zarr")):
-        assert set(found.uns) == {"ce", "ce_cv"}
+        assert set(found.uns) == {"ce", "ce_cv", "feature_panel"}

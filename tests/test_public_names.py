@@ -11,11 +11,12 @@ PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "read_table", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
-        *("mislabeled", "misplaced", "rank_features", "suggest", "telling_features"),
+        *("feature_panel", "mislabeled", "misplaced", "rank_features", "suggest"),
+        "telling_features",
     },
     "pl": {
-        *("calibration", "composition", "confusion", "history", "interactive", "permutation_test"),
-        *("regions", "reliability", "voronoi"),
+        *("calibration", "composition", "confusion", "feature_panel", "history", "interactive"),
+        *("permutation_test", "regions", "reliability", "voronoi"),
     },
     "viewer": {"CentroidEncoderWidget", "open"},
 }
@@ -53,10 +54,6 @@ def test_estimator_offers_these_names():
 
 def test_command_line_offers_these_commands():
     assert set(cli.commands) == {
-        "cross-validate",
-        "fit",
-        "ingest",
-        "measure",
-        "plot",
+        *("cross-validate", "feature-panel", "fit", "ingest", "measure", "plot"),
         "rank-features",
     }

@@ -1,4 +1,4 @@
-"""Results of a cross-validation that are written by hand, as input of the figures."""
+"""Results that are written by hand, as input of the figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation
+from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation, StoredPanel
 
 
 @pytest.fixture
@@ -63,6 +63,30 @@ def validate() -> Callable[..., ad.AnnData]:
         ).to_uns()
         if "ce" in adata.uns:
             adata.uns["ce"]["quality"]["test"] |= calibration
+        return adata
+
+    return write
+
+
+@pytest.fixture
+def add_panel() -> Callable[[ad.AnnData], ad.AnnData]:
+    """Return a function that writes results like those of `tl.feature_panel` into cells."""
+
+    def write(adata: ad.AnnData) -> ad.AnnData:
+        table = pd.DataFrame(
+            [(size, judge) for size in (2, 5, 8) for judge in ("map", "knn", "forest")],
+            columns=["size", "judge"],
+        )
+        table["n"] = 120
+        for name, start in (("error", 0.2), ("balanced_error", 0.3)):
+            table[name] = start + 0.01 * np.arange(9)[::-1]
+            table[f"{name}_low"], table[f"{name}_high"] = table[name] - 0.05, table[name] + 0.05
+        features = pd.DataFrame({"rank": [1, 2], "n_folds_2": [5, 4]}, index=["gene1", "gene3"])
+        params = {"label_key": "cell_type", "n_folds": 5, "sizes": np.array([2, 5])}
+        cells = adata.obs_names.to_numpy().astype(object)
+        classes = pd.Index(["type 0", "type 1", "type 2"])
+        stored = StoredPanel(params, classes, errors=table, features=features, cells=cells)
+        adata.uns["feature_panel"] = stored.to_uns()
         return adata
 
     return write

@@ -18,8 +18,8 @@ ONE_PANEL = sorted({*FIGURES} - {"reliability", "voronoi"})
 
 
 @pytest.fixture
-def adata(embed: Any, validate: Any) -> ad.AnnData:
-    adata: ad.AnnData = validate(embed(unlabeled=3))
+def adata(embed: Any, validate: Any, add_panel: Any) -> ad.AnnData:
+    adata: ad.AnnData = add_panel(validate(embed(unlabeled=3)))
     adata.uns["cell_type_colors"] = ["#111111", "#222222", "#333333"]
     return adata
 
@@ -72,7 +72,7 @@ def test_every_figure_checks_the_file_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({*FIGURES} - {"composition"}))
 def test_every_figure_names_the_call_to_make_first(name: str, cells: Any, unchanged: Any) -> None:
-    with unchanged(cells), pytest.raises(KeyError, match=r"run ce.tl.c\w+\(adata, "):
+    with unchanged(cells), pytest.raises(KeyError, match=r"run ce.tl.\w+\(adata, "):
         draw(name, cells)
     assert not plt.get_fignums()
 

@@ -85,18 +85,9 @@ result = together(
 
 device = click.option("--device", help="Device to compute on: auto (default) or a torch device.")
 
-training = together(
-    click.option("--label-key", required=True, help="Column of obs with the classes."),
-    click.option("--n-components", type=int, help="Dimension of the embedding. Default: 2."),
-    click.option(
-        "--placement",
-        type=click.Choice(["voronoi", "bottleneck"]),
-        help="Place cells in the region of their predicted class (default), or with a "
-        "bottleneck, as in the paper.",
-    ),
-    click.option("--use-rep", help="Key of obsm to learn from instead of X."),
-    click.option("--layer", help="Key of layers to learn from instead of X."),
-    click.option("--use-raw", is_flag=True, help="Learn from raw instead of X."),
+label_key = click.option("--label-key", required=True, help="Column of obs with the classes.")
+layer = click.option("--layer", help="Key of layers to learn from instead of X.")
+cells = together(
     click.option(
         "--mask-var",
         default="auto",
@@ -110,12 +101,9 @@ training = together(
         default="error",
         help="What to do with NaN and inf: stop, leave these cells out, or use the training mean.",
     ),
-    click.option(
-        "--use-unlabeled",
-        is_flag=True,
-        help="Also learn from cells without a label, if that makes the labels more probable.",
-    ),
-    click.option("--neighbors-key", help="Key of uns with a graph of neighbors for that."),
+)
+"""Variables and cells that take part."""
+network = together(
     click.option(
         "--max-cells", type=int, help="Largest number of training cells. Default: 1,000,000."
     ),
@@ -123,9 +111,31 @@ training = together(
         "--max-epochs", type=int, help="Number of epochs. Default: depends on the number of cells."
     ),
     click.option("--draft", is_flag=True, help="Train a small network, for a first look."),
-    click.option("--key-added", help="Name of the results. Default: ce."),
     click.option("--random-state", default=0, help="Seed of all randomness."),
     device,
+)
+"""Size, length and seed of a training."""
+training = together(
+    label_key,
+    click.option("--n-components", type=int, help="Dimension of the embedding. Default: 2."),
+    click.option(
+        "--placement",
+        type=click.Choice(["voronoi", "bottleneck"]),
+        help="Place cells in the region of their predicted class (default), or with a "
+        "bottleneck, as in the paper.",
+    ),
+    click.option("--use-rep", help="Key of obsm to learn from instead of X."),
+    layer,
+    click.option("--use-raw", is_flag=True, help="Learn from raw instead of X."),
+    cells,
+    click.option(
+        "--use-unlabeled",
+        is_flag=True,
+        help="Also learn from cells without a label, if that makes the labels more probable.",
+    ),
+    click.option("--neighbors-key", help="Key of uns with a graph of neighbors for that."),
+    click.option("--key-added", help="Name of the results. Default: ce."),
+    network,
 )
 """Options of ``tl.centroid_encoder`` and ``tl.cross_validate``; see `arguments`."""
 
@@ -139,7 +149,7 @@ def arguments(
     draft: bool,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of a function of `tl` for the options `training`."""
+    """Return the arguments of a function of `tl` for the options `cells` and `network`."""
     if no_mask_var and mask_var != "auto":
         raise click.UsageError("--mask-var and --no-mask-var exclude each other")
     model = None

@@ -15,14 +15,17 @@ from centroid_encoder.cli._report import Results, Session, reporting
 plot = click.Group("plot", help="Draw the results of the other commands.")
 
 
-def _add(name: str, text: str, *own: options.Decorator) -> None:
-    """Add the command for a figure of `pl`, with its description and its own options."""
+def _add(name: str, text: str, *own: options.Decorator, key: str = "ce") -> None:
+    """Add the command for a figure of `pl`, with its description and its own options.
+
+    `key` is the default name of the results.
+    """
 
     @plot.command(name.replace("_", "-"), help=text, short_help=text)
     @options.input_file
     @options.output(".png", ".pdf", ".svg")
     @options.together(*own)
-    @click.option("--key", default="ce", help="Name of the results, as given to --key-added.")
+    @click.option("--key", default=key, help="Name of the results, as given to --key-added.")
     # Beyond these limits, matplotlib fails: letters would be too small, or images too large.
     @click.option("--dpi", type=click.IntRange(10, 2400), show_default="300", help="Dots per inch.")
     @reporting
@@ -86,6 +89,12 @@ _add(
     "calibration",
     "Plot how often predictions are right, against their confidence: a reliability diagram.",
     click.option("--n-bins", default=10, help="Number of points, from 1 to 1000."),
+)
+_add(
+    "feature_panel",
+    "Plot the held-out error of three judges against the number of features.",
+    click.option("--balanced", is_flag=True, help="Give every class the same weight."),
+    key="feature_panel",
 )
 _add("permutation_test", "Plot the out-of-fold error and the errors with shuffled labels.")
 _add("reliability", "Plot the map and all measures of its errors on one page.", REGIONS)

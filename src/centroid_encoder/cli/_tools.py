@@ -13,6 +13,14 @@ from centroid_encoder.cli._files import read_cells
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
+def _whole_numbers(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    """Convert numbers between commas."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no list of whole numbers") from error
+
+
 @click.command()
 @options.input_file
 @options.result
@@ -121,6 +129,63 @@ def cross_validate(
     numbers = {"n_mislabeled": len(suspects), "key": key, "n_obs": adata.n_obs}
     document = {**paths, **numbers, **{name: stored.get(name) for name in names}}
     return Results(files, sentences, document)
+
+
+@click.command()
+@options.input_file
+@options.result
+@click.option("--csv", type=options.Output(".csv"), help="The .csv file for the errors.")
+@options.label_key
+@click.option(
+    "--sizes",
+    callback=_whole_numbers,
+    default="5,10,20,50,100",
+    metavar="NUMBER,…",
+    help="Numbers of features.",
+)
+@click.option(
+    "--n-folds", type=int, help="Number of folds. Default: 5, or fewer if there are fewer groups."
+)
+@click.option("--group-key", help="Column of obs with donors, which are not split between folds.")
+@options.layer
+@options.cells
+@click.option("--key-added", help="Name of the results. Default: feature_panel.")
+@options.network
+@reporting
+def feature_panel(
+    session: Session,
+    input_file: Path,
+    output: Path,
+    overwrite: bool,
+    csv: Path | None,
+    **panel: Any,
+) -> Results:
+    """Choose a few variables of IN that separate the classes, and measure how well they do.
+
+    In each fold, variables are chosen in the training cells; a map, five neighbours and a random
+    forest then predict the held-out cells. The output is IN with the errors in
+    uns["feature_panel"], and panels that are chosen with all cells in var["feature_panel_5"] and so
+    on.
+    """
+    options.check_outputs([output, csv], [input_file], overwrite=overwrite)
+    adata, key, write = session.add_results(
+        input_file,
+        lambda adata: tl.feature_panel.job(adata, **options.arguments(adata, **panel)),
+    )
+
+    from centroid_encoder.tl._result import StoredPanel
+    from centroid_encoder.tl._summary import panel_summary
+
+    stored = StoredPanel.read(adata, key)
+    assert stored is not None
+    files = {output: write}
+    if csv is not None:
+        files[csv] = lambda path: stored.errors.to_csv(path, index=False)
+    paths = {"input": input_file, "output": output, "csv": csv}
+    parts = {name: getattr(stored, name) for name in ("params", "classes", "errors")}
+    features = stored.features.rename_axis("feature").reset_index()
+    document = {**paths, "key": key, "n_obs": adata.n_obs, **parts, "features": features}
+    return Results(files, panel_summary(stored), document)
 
 
 @click.command()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from centroid_encoder.pl._calibration import calibration
     from centroid_encoder.pl._composition import composition
     from centroid_encoder.pl._confusion import confusion
+    from centroid_encoder.pl._feature_panel import feature_panel
     from centroid_encoder.pl._history import history
     from centroid_encoder.pl._interactive import interactive
     from centroid_encoder.pl._permutation_test import permutation_test
@@ -20,6 +21,7 @@ __all__ = [
     "calibration",
     "composition",
     "confusion",
+    "feature_panel",
     "history",
     "interactive",
     "permutation_test",

@@ -127,6 +127,9 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     if panel == TRAIN:
         also = f"; hollow: {unjudged_words(errors)}" if is_unjudged else ""
         return f"training cells ({words}{also})"
+    if panel == TEST and np.isfinite(errors["panel_error"]):
+        text = f"held-out cells ({words})\ncross-validated error of such feature panels"
+        return f"{text} {100 * errors['panel_error']:.1f} %"
     rule, name = title_rule(result, regions)
     kind = "held-out" if panel == TEST else "unused cells:"
     text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"

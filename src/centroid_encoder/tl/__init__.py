@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import centroid_encoder
     from centroid_encoder.tl._composition import composition
     from centroid_encoder.tl._cross_validate import cross_validate
+    from centroid_encoder.tl._feature_panel import feature_panel
     from centroid_encoder.tl._fitted_model import fitted_model
     from centroid_encoder.tl._ingest import ingest
     from centroid_encoder.tl._measure import measure
@@ -23,6 +24,7 @@ __all__ = [
     "centroid_encoder",
     "composition",
     "cross_validate",
+    "feature_panel",
     "fitted_model",
     "ingest",
     "measure",

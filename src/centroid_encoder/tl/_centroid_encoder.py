@@ -33,7 +33,13 @@ from centroid_encoder.tl._evaluation import (
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
-from centroid_encoder.tl._summary import missing_classes, mixed_sources, unjudged_words
+from centroid_encoder.tl._summary import (
+    missing_classes,
+    mixed_sources,
+    panel_errors,
+    panel_words,
+    unjudged_words,
+)
 from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 TEST_SIZE = 0.2
@@ -102,7 +108,9 @@ def centroid_encoder(
     mask_var
         Variables to learn from: a column of ``adata.var`` or one bool for each variable; a Series
         is aligned by its index. Default: ``highly_variable`` if there is such a column, like
-        scanpy's PCA; None takes all.
+        scanpy's PCA; None takes all. If it is a column of `feature_panel`, and held-out cells took
+        part in the choice, their error is too small: a warning and the figures have the
+        cross-validated error of such panels instead.
     unlabeled_category
         Category of `label_key` that means "unlabeled", like NaN.
     missing
@@ -187,7 +195,8 @@ def centroid_encoder(
             ``per_class`` of such errors with Wilson intervals, and of the calibration of each
             predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
             the ends of its 95 % interval, and the error without calibration,
-            ``uncalibrated_error``); ``model`` (the fitted map, see `fitted_model`).
+            ``uncalibrated_error``; after `feature_panel` also ``panel_error``, see `mask_var`);
+            ``model`` (the fitted map, see `fitted_model`).
 
     Raises
     ------
@@ -251,7 +260,9 @@ def centroid_encoder(
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
-    return Training(cells, key, notices, estimator, held_out, train, params, unlabeled)
+    if panel := panel_errors(adata, params, adata.obs_names[held_out]):
+        notices.append(panel_words(params["mask_var"], panel))
+    return Training(cells, key, notices, estimator, held_out, train, params, unlabeled, panel)
 
 
 def _split(
@@ -292,7 +303,9 @@ class Training(_run.Job):
     held_out: NDArray[np.bool_]
     train: NDArray[np.bool_]
     _params: dict[str, Any]
-    _unlabeled: Unlabeled | None = None
+    _unlabeled: Unlabeled | None
+    _panel: dict[str, float]
+    """Result of `panel_errors`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -420,7 +433,7 @@ class Training(_run.Job):
                 errors, calibrated = evaluate_confidence(
                     nearest, *confidences, nearest == own, n_classes
                 )
-                quality[name] |= errors
+                quality[name] |= errors | self._panel
                 of_class = of_class.join(calibrated)
             parts.append(of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"}))
         per_class = pd.concat(parts, axis=1)

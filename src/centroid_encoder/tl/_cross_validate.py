@@ -238,7 +238,7 @@ def cross_validate(
         logger.info("    with the settings of the map %r", key)
     params = dict(
         cells.params,
-        n_folds=_possible_folds(cells, n_folds),
+        n_folds=possible_folds(cells, n_folds),
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
     )
@@ -255,7 +255,7 @@ def cross_validate(
     return job
 
 
-def _count(callback: _run.Callback, i: int, n: int, report: Report | None) -> bool:
+def count_epochs(callback: _run.Callback, i: int, n: int, report: Report | None) -> bool:
     """Call a callback with the number of epochs of all `n` trainings, in training `i`."""
     step = None
     if report is not None and report.epoch:
@@ -265,7 +265,7 @@ def _count(callback: _run.Callback, i: int, n: int, report: Report | None) -> bo
     return False
 
 
-def _possible_folds(cells: Cells, n_folds: int | None) -> int:
+def possible_folds(cells: Cells, n_folds: int | None) -> int:
     labeled = cells.codes >= 0
     most = int(np.bincount(cells.codes[labeled]).max())
     what = f"the largest class has {most} cells"
@@ -342,14 +342,14 @@ class CrossValidation(_run.Job):
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            return self._results_of(dict(_train(*task) for task in self._tasks(callback)))
+            return self._results_of(dict(train_fold(*task) for task in self._tasks(callback)))
         found: dict[Place, Fold] = {}
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # The backend of Ray can only return all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         kind = "generator_unordered" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
-            joblib.delayed(_train)(*task) for task in self._tasks()
+            joblib.delayed(train_fold)(*task) for task in self._tasks()
         )
         try:
             for place, one in results:
@@ -368,7 +368,8 @@ class CrossValidation(_run.Job):
         for i, place in enumerate(self.places):
             codes, folds = self.split(*place[:2])
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
-            count = None if callback is None else partial(_count, callback, i, len(self.places))
+            n = len(self.places)
+            count = None if callback is None else partial(count_epochs, callback, i, n)
             held_out = folds == place[2]
             also = {} if self._unlabeled is None else self._unlabeled.options(held_out)
             yield place, X, codes, held_out, groups, estimator, classes, also, count
@@ -443,7 +444,7 @@ class CrossValidation(_run.Job):
         }
 
 
-def _train(
+def train_fold(
     place: Place,
     X: Matrix,
     codes: Codes,

@@ -4,7 +4,9 @@ The functions below return the names of a result `key`:
 
 - in ``obsm``: `embedding_key`;
 - in ``obs``: `obs_key`, for the result and for the cross-validation beside it;
-- in ``uns``: the key itself (`StoredMap`), `cv_key` (`StoredCrossValidation`), `colors_key`.
+- in ``uns``: the key itself (`StoredMap` or `StoredPanel`), `cv_key` (`StoredCrossValidation`),
+  `colors_key`;
+- in ``var``: `panel_column`.
 
 Classes are stored sorted, as in the map. `read_result` and `StoredCrossValidation.read` return them
 in the order of the categories of the label column, the order of figures and tables.
@@ -61,6 +63,11 @@ def obs_key(key: str, column: Column) -> str:
 def cv_key(key: str) -> str:
     """Name in ``uns`` of the cross-validation beside the result `key`."""
     return f"{key}_cv"
+
+
+def panel_column(key: str, size: int) -> str:
+    """Name in ``var`` of the column with the feature panel of a size."""
+    return f"{key}_{size}"
 
 
 def colors_key(column: str) -> str:
@@ -215,7 +222,47 @@ class StoredCrossValidation(Stored):
         return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
 
 
-def fold_words(validated: StoredCrossValidation) -> str:
+@dataclass(frozen=True)
+class StoredPanel(Stored):
+    """``uns[key]``: the result of `tl.feature_panel`."""
+
+    errors: pd.DataFrame
+    """Errors of each judge with the panel of each size, and with all features."""
+    features: pd.DataFrame
+    """The features that were chosen at least once; the index is their names."""
+    cells: NDArray[np.object_]
+    """Names of the cells from which the panels in ``var`` were chosen."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Return the panels under `key`, or None if there are none."""
+
+        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
+            parts = (stored[name] for name in ("errors", "features", "cells"))
+            return cls(stored["params"], classes, *parts)
+
+        check_name(key, "key", "a result")
+        found: Self | None = _read(adata, key, "features", make)
+        return found
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the panels, sorted; the last row of the errors is that of all features."""
+        return [int(size) for size in self.errors["size"].unique()[:-1]]
+
+    def of_judge(self, judge: str) -> pd.DataFrame:
+        """Return the errors of a judge: a row for each size, and one for all features."""
+        return self.errors[self.errors["judge"] == judge].reset_index(drop=True)
+
+
+def panel_of_mask(adata: AnnData, mask_var: object) -> tuple[StoredPanel, int] | None:
+    """Return the stored panels that a column of ``var`` belongs to, and its size, if there are."""
+    key, _, size = str(mask_var).rpartition("_")
+    panel = StoredPanel.read(adata, key) if size.isdecimal() else None
+    return (panel, int(size)) if panel is not None and int(size) in panel.sizes else None
+
+
+def fold_words(validated: Stored) -> str:
     """Describe the folds: ``"5 folds × 2 repeats"``, ``"5 folds by donor"``."""
     params = validated.params
     repeats = f" × {params['n_repeats']} repeats" if params.get("n_repeats", 1) > 1 else ""

@@ -47,7 +47,8 @@ Callback = Callable[[Report | Progress | None], bool]
 between. The job stops if it returns True."""
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Entries to write, by slot: ``obs``, ``obsm`` and ``uns``; those that are None are deleted."""
+"""Entries to write, by slot: ``obs``, ``var``, ``obsm`` and ``uns``; those that are None are
+deleted."""
 
 
 GROUP_NAMES = ("batch_key", "batch", "donor_key", "sample_key", "groups")
@@ -214,9 +215,12 @@ def _write(adata: AnnData, results: Results) -> None:
     """Write all results, or leave `adata` as it was if an error occurs."""
     # The results are written to a copy of a view, which then takes the place of the view.
     target = adata.copy() if adata.is_view else adata
-    before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
+    before = (
+        *(target.obs.copy(deep=False), target.var.copy(deep=False)),
+        *(dict(target.obsm), dict(target.uns)),
+    )
     try:
-        for name, value in results["obs"].items():
+        for name, value in results.get("obs", {}).items():
             if list(target.obs).count(name) > 1:
                 raise InputError(f"obs has several columns {name!r}; rename or drop all but one")
             is_new = isinstance(value, pd.Categorical) and name in target.obs
@@ -224,12 +228,12 @@ def _write(adata: AnnData, results: Results) -> None:
                 target.uns.pop(colors_key(name), None)  # colours of other categories
         for slot, entries in results.items():
             for name, value in entries.items():
-                if value is None:
-                    getattr(target, slot).pop(name, None)
-                else:
+                if value is not None:
                     getattr(target, slot)[name] = value
+                elif name in getattr(target, slot):
+                    del getattr(target, slot)[name]
     except BaseException:
-        target.obs, target.obsm, target.uns = before
+        target.obs, target.var, target.obsm, target.uns = before
         raise
     if target is not adata:
         adata._init_as_actual(target)

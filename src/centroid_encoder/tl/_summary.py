@@ -43,6 +43,14 @@ def summary(adata: AnnData, key: str) -> list[str]:
         if n := held_out["n"]:
             error = _error(held_out, f"{rule}_error", f"n = {n:,}")
             sentences = [f"Held-out error {error}{_against(held_out)}."]
+            if np.isfinite(held_out["panel_error"]):
+                found = _error(held_out, "panel_error")
+                text = "took part in the choice of the features"
+                sentences = [
+                    f"Cross-validated error of panels of so many features {found}. The held-out "
+                    f"error of this map, {_percent(held_out[f'{rule}_error'])}, is too small: held-"
+                    f"out cells {text}."
+                ]
         if mapped.errors("train")["n_unjudged"] > 0:
             sentences[0] += f" {unjudged_words(mapped.errors('train'))}."
         of_classes = mapped.quality["per_class"]
@@ -138,6 +146,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
             "out, no training cell has this class, and its cells are not judged"
         )
     texts += [text] * bool(len(few))
+    if panel := panel_errors(adata, cells.params, adata.obs_names[labeled]):
+        texts.append(panel_words(cells.params["mask_var"], panel))
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)
     for name in filter(CLUSTERING.search, names):
         column = adata.obs[name][labeled]
@@ -152,6 +162,40 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
             )
             break
     return texts
+
+
+def panel_errors(adata: AnnData, params: Mapping[str, Any], held_out: pd.Index) -> dict[str, float]:
+    """Cross-validated errors of the features of a map, if held-out cells took part in their choice.
+
+    `params` are those of the map, and `held_out` names its held-out cells. The result is empty if
+    the features are no feature panel; the errors are NaN if it was chosen for other labels.
+    """
+    found = _result.panel_of_mask(adata, params.get("mask_var"))
+    if found is None or not held_out.isin(found[0].cells).any():
+        return {}
+    errors = found[0].of_judge("map").set_index("size").loc[found[1]]
+    is_same = found[0].label_key == params["label_key"]
+    return {
+        f"panel_{name}": float(errors[name]) if is_same else np.nan
+        for name in ("error", "error_low", "error_high")
+    }
+
+
+def panel_summary(panel: _result.StoredPanel) -> list[str]:
+    """Describe the errors of the map with the panel of each size, and with all features."""
+    errors = panel.of_judge("map").to_dict("records")
+    n, folds = f"n = {errors[-1]['n']:,}", fold_words(panel)
+    *some, of_all = [f"{row['size']:,} features: error {_error(row, 'error')}." for row in errors]
+    return [f"Cross-validated errors of maps ({folds}, {n}).", *some, f"All {of_all}"]
+
+
+def panel_words(mask_var: str, errors: Mapping[str, float]) -> str:
+    """Return a warning for a map on a feature panel; `errors` are those of `panel_errors`."""
+    text = f"the held-out cells took part in the choice of the features of var[{mask_var!r}], so "
+    text += "that their error is too small"
+    if np.isnan(errors["panel_error"]):
+        return text
+    return f"{text}; the cross-validated error of such panels is {_error(errors, 'panel_error')}"
 
 
 def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:

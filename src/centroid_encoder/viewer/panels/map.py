@@ -244,7 +244,9 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         return f"{int((result.split == TRAIN).sum()):,} cells, none held out", ""
     errors, rule = result.stored.errors(TEST), title_rule(result, regions)[0]
     text = f"{100 * errors[f'{rule}_error']:.1f} % of {int(errors['n']):,} held out wrong"
-    if errors[NO_BETTER]:
+    if np.isfinite(errors["panel_error"]):
+        text = f"{100 * errors['panel_error']:.1f} % wrong out of fold with such panels"
+    elif errors[NO_BETTER]:
         text += "\nno better than the largest class"
     return text, "\n".join(panel_title(result, split, regions) for split in (TEST, TRAIN))
 

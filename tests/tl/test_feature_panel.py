@@ -1,0 +1,202 @@
+"""`tl.feature_panel`: errors with few features, which are chosen in the training cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
+
+import centroid_encoder as ce
+from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl._summary import summary
+
+pytestmark = pytest.mark.filterwarnings("ignore:zarr v3 autosharding", "ignore:Writing zarr v2")
+
+
+@pytest.fixture
+def wide() -> ad.AnnData:
+    """Cells of three types and six donors; three of 200 genes differ between the types."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=240)
+    X = rng.normal(size=(240, 200)).astype(np.float32)
+    X[np.arange(240), codes] += 5
+    obs = pd.DataFrame({"kind": pd.Categorical.from_codes(codes, ["a", "b", "c"])})
+    obs["donor"] = [f"d{i % 6}" for i in range(240)]
+    obs.index = [f"cell{i}" for i in range(240)]
+    return ad.AnnData(X, obs, pd.DataFrame(index=[f"g{i}" for i in range(200)]))
+
+
+@pytest.fixture
+def panel(fast: ce.CentroidEncoder) -> Any:
+    def run(adata: ad.AnnData, sizes: Any = (3, 6), **kwargs: Any) -> Any:
+        kwargs = {"model": fast, "progress": False, "n_folds": 3} | kwargs
+        ce.tl.feature_panel(adata, "kind", sizes, **kwargs)
+        return adata.uns[kwargs.get("key_added", "feature_panel")]
+
+    return run
+
+
+def error(stored: Any, size: int, judge: str) -> float:
+    table = stored["errors"].set_index(["size", "judge"])
+    return float(table.loc[(size, judge), "error"])
+
+
+def test_features_that_differ_are_found_and_suffice(wide: ad.AnnData, panel: Any) -> None:
+    stored = panel(wide, (6, 3))
+    assert wide.var_names[wide.var["feature_panel_3"]].tolist() == ["g0", "g1", "g2"]
+    assert wide.var["feature_panel_6"].sum() == 6
+    assert wide.var["feature_panel_6"][wide.var["feature_panel_3"]].all()
+    features = stored["features"]
+    assert set(features.index[:3]) == {"g0", "g1", "g2"}
+    assert features["rank"].iloc[:6].tolist() == [1, 2, 3, 4, 5, 6]
+    assert (features["n_folds_3"].iloc[:3] == 3).all()
+    assert features["n_folds_6"].sum() == 3 * 6
+    table = stored["errors"]
+    assert table["size"].unique().tolist() == [3, 6, 200]
+    assert table["judge"].unique().tolist() == ["map", "knn", "forest"]
+    assert (table["n"] == 240).all()
+    for name in ("error", "balanced_error"):
+        assert table[name].between(table[f"{name}_low"], table[f"{name}_high"]).all()
+    assert max(error(stored, 3, judge) for judge in ("map", "knn", "forest")) < 0.08
+    # Noise hides the classes from neighbours by all features.
+    assert error(stored, 200, "knn") > 0.2
+
+
+def test_random_labels_are_not_predicted(wide: ad.AnnData, panel: Any) -> None:
+    """If held-out cells took part in the choice, these errors would be far below chance."""
+    wide.obs["kind"] = np.random.default_rng(1).permutation(wide.obs["kind"])
+    stored = panel(wide, (10,))
+    for judge in ("map", "knn", "forest"):
+        assert error(stored, 10, judge) > 0.58
+
+
+def test_values_of_held_out_cells_do_not_change_the_choice(
+    wide: ad.AnnData, panel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of one cell changes the choice in the other folds only, and without the labels."""
+    from centroid_encoder.tl import _feature_panel
+
+    def record(X: Any, codes: Any, n: int, step: Any) -> Any:
+        found = choose(X, codes, n, step)
+        orders.append(found.tolist())
+        return found
+
+    choose, orders = _feature_panel.choose_features, []
+    monkeypatch.setattr(_feature_panel, "choose_features", record)
+    panel(wide)
+    job = ce.tl.feature_panel.job(wide, "kind", (3, 6), n_folds=3)
+    held_out = job.split(0, 0)[1] == 1
+    before = orders.copy()
+    orders.clear()
+    wide.X[held_out] = np.random.default_rng(2).normal(size=(held_out.sum(), 200))
+    wide.X[held_out, 150:153] += 9 * np.eye(3)[wide.obs["kind"].cat.codes[held_out]]
+    panel(wide)
+    assert [a == b for a, b in zip(before, orders, strict=True)] == [False, True, False, False]
+
+
+def test_groups_are_not_split_and_cells_without_a_label_take_no_part(
+    wide: ad.AnnData, panel: Any
+) -> None:
+    wide.obs.loc[wide.obs_names[:20], "kind"] = np.nan
+    wide.obs["kind"] = wide.obs["kind"].cat.add_categories("none")
+    wide.obs.loc[wide.obs_names[20:40], "kind"] = "none"
+    stored = panel(wide, (3,), group_key="donor", unlabeled_category="none")
+    assert_array_equal(stored["cells"], wide.obs_names[40:])
+    assert (stored["errors"]["n"] == 200).all()
+    options = {"group_key": "donor", "unlabeled_category": "none"}
+    _, folds = ce.tl.feature_panel.job(wide, "kind", (3,), **options).split(0, 0)
+    assert (wide.obs.assign(fold=folds)[40:].groupby("donor")["fold"].nunique() == 1).all()
+
+
+@pytest.mark.parametrize("kind", ["h5ad", "zarr"])
+def test_results_survive_a_file(kind: str, wide: ad.AnnData, panel: Any, tmp_path: Path) -> None:
+    stored = panel(wide)
+    path = tmp_path / f"cells.{kind}"
+    getattr(wide, f"write_{kind}")(path)
+    read = getattr(ad, f"read_{kind}")(path)
+    assert read.var["feature_panel_3"].equals(wide.var["feature_panel_3"])
+    assert read.var["feature_panel_3"].dtype == bool
+    for name in ("errors", "features"):
+        assert_frame_equal(
+            read.uns["feature_panel"][name], stored[name], check_dtype=False, check_index_type=False
+        )
+    with pytest.warns(CentroidEncoderWarning, match="took part in the choice"):
+        map_of(read, "feature_panel_3")
+
+
+def map_of(adata: ad.AnnData, mask_var: str, **kwargs: Any) -> None:
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
+    kwargs = {"model": model, "progress": False} | kwargs
+    ce.tl.centroid_encoder(adata, "kind", mask_var=mask_var, **kwargs)
+
+
+def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, panel: Any) -> None:
+    del wide.obs["donor"]
+    stored = panel(wide)
+    words = f"{100 * error(stored, 6, 'map'):.1f} %"
+    with pytest.warns(CentroidEncoderWarning) as caught:
+        map_of(wide, "feature_panel_6")
+    texts = [str(one.message) for one in caught]
+    assert len(texts) == 1
+    assert "var['feature_panel_6'], so that their error is too small" in texts[0]
+    assert words in texts[0]
+    assert wide.uns["ce"]["quality"]["test"]["panel_error"] == error(stored, 6, "map")
+    assert words in summary(wide, "ce")[0]
+    _, test = ce.pl.voronoi(wide, show=False)
+    assert test.get_title().endswith(f"cross-validated error of such feature panels {words}")
+    validation = ce.tl.cross_validate.job(wide, "kind", mask_var="feature_panel_6")
+    assert words in validation.doubts[0]
+
+
+def test_cells_that_took_no_part_are_held_out_without_a_warning(
+    wide: ad.AnnData, panel: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    del wide.obs["donor"]
+    wide.obs["part"] = wide.obs["kind"].where(np.arange(240) < 120)
+    wide.obs["new"] = np.arange(240) >= 120
+    ce.tl.feature_panel(wide, "part", (6,), n_folds=2, progress=False)
+    map_of(wide, "feature_panel_6", split_key="new")
+    assert "panel_error" not in wide.uns["ce"]["quality"]["test"]
+    assert not [one for one in recwarn if one.category is CentroidEncoderWarning]
+
+
+def test_columns_of_an_earlier_result_are_replaced(wide: ad.AnnData, panel: Any) -> None:
+    wide.var["mine"] = 1
+    panel(wide)
+    panel(wide, (4,))
+    assert wide.var.columns.tolist() == ["mine", "feature_panel_4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sizes": (5, 200)}, "sizes has 200, but there are 200 features in all"),
+        ({"sizes": (0,)}, r"sizes\[0\] must be at least 1"),
+        ({"sizes": ()}, "sizes must be whole numbers"),
+        ({"layer": "log"}, "layers has no 'log'"),
+        ({"group_key": "doner"}, "did you mean 'donor'"),
+        ({"n_folds": 7, "group_key": "donor"}, "has 6 groups"),
+        ({"label_key": "knd"}, "did you mean 'kind'"),
+        ({"key_added": "a/b"}, "key_added must not be 'a/b'"),
+    ],
+)
+def test_wrong_arguments_are_errors_before_the_work(
+    options: dict[str, Any], text: str, wide: ad.AnnData, unchanged: Any
+) -> None:
+    label_key = options.pop("label_key", "kind")
+    with unchanged(wide), pytest.raises((KeyError, ValueError), match=text):
+        ce.tl.feature_panel(wide, label_key, **{"sizes": (3,), "progress": False} | options)
+
+
+def test_a_stopped_choice_leaves_the_cells_as_they_were(wide: ad.AnnData, unchanged: Any) -> None:
+    with unchanged(wide):
+        job = ce.tl.feature_panel.job(wide, "kind", (3,))
+        with pytest.raises(StoppedTooEarly):
+            job.run(lambda _: True)
