@@ -108,7 +108,7 @@ def test_groups_are_not_split_and_cells_without_a_label_take_no_part(
     wide.obs["kind"] = wide.obs["kind"].cat.add_categories("none")
     wide.obs.loc[wide.obs_names[20:40], "kind"] = "none"
     stored = panel(wide, (3,), group_key="donor", unlabeled_category="none")
-    assert_array_equal(stored["cells"], wide.obs_names[40:])
+    assert_array_equal(stored["chosen_from"], wide.obs_names[40:])
     assert (stored["errors"]["n"] == 200).all()
     options = {"group_key": "donor", "unlabeled_category": "none"}
     _, folds = ce.tl.feature_panel.job(wide, "kind", (3,), **options).split(0, 0)
