@@ -45,8 +45,9 @@ def summary(adata: AnnData, key: str) -> list[str]:
             sentences = [f"Held-out error {error}{_against(held_out)}."]
             if np.isfinite(held_out["panel_error"]):
                 text = "is too small: held-out cells took part in the choice of the features."
+                panels = _error(held_out, "panel_error")
                 sentences = [
-                    f"Cross-validated error of such feature panels {_error(held_out, 'panel_error')}. "
+                    f"Cross-validated error of such feature panels {panels}. "
                     f"The held-out error of this map, {_percent(held_out[f'{rule}_error'])}, {text}"
                 ]
         if mapped.errors("train")["n_unjudged"] > 0:
