@@ -85,7 +85,7 @@ def add_panel() -> Callable[[ad.AnnData], ad.AnnData]:
         params = {"label_key": "cell_type", "n_folds": 5, "sizes": np.array([2, 5])}
         cells = adata.obs_names.to_numpy().astype(object)
         classes = pd.Index(["type 0", "type 1", "type 2"])
-        stored = StoredPanel(params, classes, errors=table, features=features, cells=cells)
+        stored = StoredPanel(params, classes, errors=table, features=features, chosen_from=cells)
         adata.uns["feature_panel"] = stored.to_uns()
         return adata
 

@@ -108,7 +108,7 @@ def test_groups_are_not_split_and_cells_without_a_label_take_no_part(
     wide.obs["kind"] = wide.obs["kind"].cat.add_categories("none")
     wide.obs.loc[wide.obs_names[20:40], "kind"] = "none"
     stored = panel(wide, (3,), group_key="donor", unlabeled_category="none")
-    assert_array_equal(stored["cells"], wide.obs_names[40:])
+    assert_array_equal(stored["chosen_from"], wide.obs_names[40:])
     assert (stored["errors"]["n"] == 200).all()
     options = {"group_key": "donor", "unlabeled_category": "none"}
     _, folds = ce.tl.feature_panel.job(wide, "kind", (3,), **options).split(0, 0)
@@ -169,8 +169,8 @@ def test_cells_that_took_no_part_are_held_out_without_a_warning(
 
 def test_columns_of_an_earlier_result_are_replaced(wide: ad.AnnData, panel: Any) -> None:
     wide.var["mine"] = 1
-    panel(wide)
-    panel(wide, (4,))
+    panel(wide, n_folds=2)
+    panel(wide, (4,), n_folds=2)
     assert wide.var.columns.tolist() == ["mine", "feature_panel_4"]
 
 

@@ -75,8 +75,9 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     is_whole = not (adata.X is None or is_lazy(adata.X))
 
     def put(target: Any) -> None:
-        for slot in {"obs", "var"} & set(results):
-            write_elem(target, slot, writable_frame(getattr(adata, slot), slot))
+        for slot in ("obs", "var"):
+            if slot in results:
+                write_elem(target, slot, writable_frame(getattr(adata, slot), slot))
         for slot in ("obsm", "uns"):
             if slot not in target:
                 write_elem(target, slot, {})

@@ -108,7 +108,7 @@ def feature_panel(
             bootstrap intervals, ``…_low`` and ``…_high``); ``features`` (a DataFrame with a row for
             each feature that was chosen at least once, under its name: its ``rank`` in the choice
             with all cells, from 1, or 0 if it is in no panel, and in how many folds it was chosen,
-            ``n_folds_5`` and so on); ``cells`` (names of the cells that took part in the choice);
+            ``n_folds_5`` and so on); ``chosen_from`` (names of the cells that took part in it);
             ``classes``, sorted; ``params``.
 
     Raises
@@ -207,7 +207,7 @@ class FeaturePanel(CrossValidation):
             classes=cells.classes,
             errors=pd.DataFrame(self._errors(wrong)),
             features=_features(cells.names, ranks, sizes),
-            cells=self.obs_names[cells.codes >= 0].to_numpy().astype(object),
+            chosen_from=self.obs_names[cells.codes >= 0].to_numpy().astype(object),
         )
         panels = {
             _result.panel_column(self.key, size): self.var_names.isin(cells.names[order[:size]])

@@ -230,7 +230,7 @@ class StoredPanel(Stored):
     """Errors of each judge with the panel of each size, and with all features."""
     features: pd.DataFrame
     """The features that were chosen at least once; the index is their names."""
-    cells: NDArray[np.object_]
+    chosen_from: NDArray[np.object_]
     """Names of the cells from which the panels in ``var`` were chosen."""
 
     @classmethod
@@ -238,11 +238,11 @@ class StoredPanel(Stored):
         """Return the panels under `key`, or None if there are none."""
 
         def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
-            parts = (stored[name] for name in ("errors", "features", "cells"))
+            parts = (stored[name] for name in ("errors", "features", "chosen_from"))
             return cls(stored["params"], classes, *parts)
 
         check_name(key, "key", "a result")
-        found: Self | None = _read(adata, key, "features", make)
+        found: Self | None = _read(adata, key, "chosen_from", make)
         return found
 
     @property

@@ -44,12 +44,11 @@ def summary(adata: AnnData, key: str) -> list[str]:
             error = _error(held_out, f"{rule}_error", f"n = {n:,}")
             sentences = [f"Held-out error {error}{_against(held_out)}."]
             if np.isfinite(held_out["panel_error"]):
-                found = _error(held_out, "panel_error")
-                text = "took part in the choice of the features"
+                text = "is too small: held-out cells took part in the choice of the features."
+                panels = _error(held_out, "panel_error")
                 sentences = [
-                    f"Cross-validated error of panels of so many features {found}. The held-out "
-                    f"error of this map, {_percent(held_out[f'{rule}_error'])}, is too small: held-"
-                    f"out cells {text}."
+                    f"Cross-validated error of such feature panels {panels}. "
+                    f"The held-out error of this map, {_percent(held_out[f'{rule}_error'])}, {text}"
                 ]
         if mapped.errors("train")["n_unjudged"] > 0:
             sentences[0] += f" {unjudged_words(mapped.errors('train'))}."
@@ -171,7 +170,7 @@ def panel_errors(adata: AnnData, params: Mapping[str, Any], held_out: pd.Index) 
     the features are no feature panel; the errors are NaN if it was chosen for other labels.
     """
     found = _result.panel_of_mask(adata, params.get("mask_var"))
-    if found is None or not held_out.isin(found[0].cells).any():
+    if found is None or not held_out.isin(found[0].chosen_from).any():
         return {}
     errors = found[0].of_judge("map").set_index("size").loc[found[1]]
     is_same = found[0].label_key == params["label_key"]
