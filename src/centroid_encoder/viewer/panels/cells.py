@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer
+from napari.layers import Labels, Layer, Points
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QWidget
@@ -16,6 +16,7 @@ from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
+from centroid_encoder.viewer.data.columns import coordinates
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import is_drawn
@@ -23,6 +24,7 @@ from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, lie_on_each_other, remove
+from centroid_encoder.viewer.panels.effects import EffectsPanel
 from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
@@ -91,8 +93,13 @@ class CellsPanel(QWidget):
         """Pictures of a few of the selected cells."""
         self.some.hide()
         self.some.clicked.connect(self._on_picture)
-        cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
-        column(self, cells, self.unseen_text, self.image_text, self.why, self.some)
+        self.effects = effects = EffectsPanel(session, viewer)
+        effects.feature_clicked.connect(self.show_column)
+        sets, files = effects.set_buttons.values(), (effects.keep_button, effects.save_button)
+        acts = side_by_side(*sets, self.label_button, *files, self.show_button)
+        acts.insertStretch(-1)
+        texts = self.selection_text, self.unseen_text, self.image_text
+        column(self, *texts, self.why, effects, acts, self.some)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
         self._marking = delayed(self, 0, self._mark)
@@ -267,8 +274,13 @@ class CellsPanel(QWidget):
             mode = "remove"
         displayed = self._viewer.dims.displayed
         seen = [link for link in self._links if link.layer.visible]
-        rows = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
-        self._session.select(np.concatenate([np.empty(0, dtype=np.intp), *rows]), mode)
+        inside = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
+        # Points may be drawn in an embedding.
+        has_points = any(isinstance(link.layer, Points) for link in seen)
+        adata = self._session.adata
+        in_image = not has_points or (adata is not None and coordinates(adata) is not None)
+        rows = np.concatenate([np.empty(0, dtype=np.intp), *inside])
+        self._session.select(rows, mode, how="lasso in the image", uses_features=not in_image)
         # Clear later, since napari still uses the line.
         QTimer.singleShot(0, self._lasso.clear)
 
@@ -471,7 +483,8 @@ class CellsPanel(QWidget):
         if self._colors is not None and self._colors.values is not None:
             values, (low, high) = self._colors.values, ends
             step = 1e-6 * (self.gate.maximum() - self.gate.minimum())
-            self._session.select(np.flatnonzero((values >= low - step) & (values <= high + step)))
+            rows = np.flatnonzero((values >= low - step) & (values <= high + step))
+            self._session.select(rows, how=f"gate on {self.color_box.currentText()}")
 
 
 def _is_hidden(layer: CellLayer) -> bool:

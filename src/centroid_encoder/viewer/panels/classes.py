@@ -30,8 +30,9 @@ from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.session import Session
 
 TIP = (
-    "A click selects the cells of a class, Ctrl + click those of one more. A double click shows "
-    "the class alone. Untick a class to hide it. A right click opens a menu: colour, name, image …"
+    "A click selects the cells of a class, Ctrl + click those of one more, to compare both. A "
+    "double click shows the class alone. Untick a class to hide it. A right click opens a menu: "
+    "colour, name, image …"
 )
 MAX_HEIGHT = 64
 """Height of three lines of classes in pixels; more classes are scrolled."""
@@ -101,9 +102,8 @@ class ClassList(QWidget):
 
     def select(self, rows: Iterable[int]) -> None:
         """Select the cells of some classes."""
-        session, rows = self._session, list(rows)
-        codes = session.shown_codes if session.labeling is None else session.labeling.codes
-        session.select(np.flatnonzero(np.isin(codes, rows)))
+        rows = sorted(rows)
+        self._session.select_classes(rows)
         with signals_blocked(self.view):
             for i in range(self.view.count()):
                 self.view.item(i).setSelected(i in rows)

@@ -165,10 +165,12 @@ class MisplacedTable(QWidget):
     def _on_click(self, index: QModelIndex) -> None:
         """Select the cells of a field of the confused classes."""
         if self.source is None and index.column() > 0:
-            _, _, labels, found = confusion(self._session)
-            rows = (labels == index.row()) & (found == index.column() - 1)
+            _, classes, labels, found = confusion(self._session)
+            row, column = index.row(), index.column() - 1
+            rows = (labels == row) & (found == column)
             self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
-            self._session.select(np.flatnonzero(rows))
+            how = f"label {classes[row]}, predicted {classes[column]}"
+            self._session.select(np.flatnonzero(rows), how=how)
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""

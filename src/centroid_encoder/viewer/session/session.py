@@ -5,7 +5,7 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from centroid_encoder.tl._result import (
     StoredCrossValidation,
     cv_key,
     keys_in,
+    obs_key,
     read_result,
 )
 from centroid_encoder.tl._roles import Role
@@ -37,6 +38,7 @@ from centroid_encoder.viewer.session.corrections import (
     read_stored,
 )
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
+from centroid_encoder.viewer.session.groups import SELECTIONS, Group, keep
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, find_reference
 
@@ -85,6 +87,10 @@ class Session:
         the first frame, and once the result was read.
     selected
         (n_obs,) mask of the selected cells.
+    how, uses_features
+        How these cells were selected; see `Group`.
+    parts
+        The classes of which these cells are, if they were selected by their classes.
     values
         Colours of the cells in the map if they are not coloured by class, or None.
     regions
@@ -120,6 +126,8 @@ class Session:
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.selected = np.zeros(0, dtype=bool)
+        self.how, self.uses_features = "selection", True
+        self.parts: tuple[Group, ...] = ()
         self.values: Values | None = None
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
@@ -200,6 +208,7 @@ class Session:
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
+        self.parts = ()
         self._corrections = self._label_key = None
         if self.labeling is not None:
             self.labeling.close()
@@ -364,15 +373,69 @@ class Session:
             self.finished.emit(call.function)
 
     def select(
-        self, rows: NDArray[np.intp], mode: SelectionMode = "replace", *, zoom: bool = False
+        self,
+        rows: NDArray[np.intp],
+        mode: SelectionMode = "replace",
+        *,
+        zoom: bool = False,
+        how: str = "selection",
+        uses_features: bool = True,
+        parts: tuple[Group, ...] = (),
     ) -> None:
-        """Select cells, rows of the AnnData, and move the camera to them if wanted."""
+        """Select cells, rows of the AnnData, and move the camera to them if wanted.
+
+        `how` and `uses_features` are those of a `Group`, and `parts` the classes of the cells.
+        """
         if not self.catalog.check_cells():
             return
-        if mode == "replace":
+        if mode == "replace" or not self.selected.any():
             self.selected = np.zeros_like(self.selected)
+            self.how, self.uses_features = how, uses_features
+        else:
+            if how not in self.how:
+                self.how += f" {'and' if mode == 'add' else 'without'} {how}"
+            self.uses_features |= uses_features
+        self.parts = parts
         self.selected[rows] = mode != "remove"
         self.selection_changed.emit(zoom)
+
+    def select_classes(self, classes: Sequence[int]) -> None:
+        """Select the cells of some classes, indices into `class_colors`."""
+        adata, shown = self.adata, self.shown_labels
+        if adata is None or shown is None or not self.catalog.check_cells():
+            return
+        codes, names = self.shown_codes, [*map(str, self.class_colors)]
+        if self.labeling is not None:
+            codes, names = self.labeling.codes, [one.name for one in self.labeling.classes]
+        # A column of predictions, or a group that was selected by its features, is no label.
+        found = {obs_key(str(key), "label") for key in adata.uns}
+        kept = adata.uns.get(SELECTIONS, {}).get(shown, {})
+        uses_features = shown in found or bool(kept.get("uses_features"))
+        parts = tuple(Group(codes == i, f"class {names[i]}", uses_features) for i in classes)
+        how = " and ".join(part.how for part in parts) or "selection"
+        rows = np.flatnonzero(np.isin(codes, classes))
+        self.select(rows, how=how, uses_features=uses_features, parts=parts)
+
+    @property
+    def group(self) -> Group:
+        """The selected cells."""
+        return Group(self.selected.copy(), self.how, self.uses_features)
+
+    def keep_group(self, name: str) -> None:
+        """Write the selected cells as a column; see `keep`."""
+        table, name = self.table, name.strip()
+        if table is None or not self.catalog.check_cells():
+            return
+        try:
+            keep(table.adata, name, self.group)
+        except InputError as error:
+            self.say(error, "error")
+            return
+        table.unsaved = True
+        self.catalog.show_elsewhere(table)
+        self.columns_changed.emit()
+        self.shown_changed.emit()
+        self.say(f"{self.selected.sum():,} cells are in the column {name!r}; Colour by offers it.")
 
     def color_cells(self, values: Values | None) -> None:
         """Colour the cells of the map by something else than their classes; None ends that."""
