@@ -29,13 +29,14 @@ from centroid_encoder.viewer.panels.fields import Search, button, column, delaye
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
+from centroid_encoder.viewer.panels.strip import Caption, Strip
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 NO_COLORS = "original colours"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
+N_PICTURES = 4
 AFTER = 10
 """Milliseconds between a request to zoom and the move of the camera."""
 MAX_MOVED = 3
@@ -89,17 +90,16 @@ class CellsPanel(QWidget):
         tip = "Give the selected cells a label, in a copy of the column; the original stays"
         self.label_button = button("Label as", tip, LabelMenu(session, self))
         self.why = WhyPanel(session, viewer)
-        self.some = Strip(session, viewer)
+        self.some = Strip(session, viewer, N_PICTURES)
         """Pictures of a few of the selected cells."""
         self.some.hide()
         self.some.clicked.connect(self._on_picture)
-        self.effects = effects = EffectsPanel(session, viewer)
-        effects.feature_clicked.connect(self.show_column)
-        sets, files = effects.set_buttons.values(), (effects.keep_button, effects.save_button)
-        acts = side_by_side(*sets, self.label_button, *files, self.show_button)
-        acts.insertStretch(-1)
-        texts = self.selection_text, self.unseen_text, self.image_text
-        column(self, *texts, self.why, effects, acts, self.some)
+        self.effects = EffectsPanel(session)
+        self.effects.feature_clicked.connect(self.show_column)
+        cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
+        seen = side_by_side((self.effects.view, 5), (self.some, 4))
+        texts = self.unseen_text, self.image_text
+        column(self, cells, *texts, self.why, self.effects, seen)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
         self._marking = delayed(self, 0, self._mark)
@@ -275,12 +275,12 @@ class CellsPanel(QWidget):
         displayed = self._viewer.dims.displayed
         seen = [link for link in self._links if link.layer.visible]
         inside = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
-        # Points may be drawn in an embedding.
-        has_points = any(isinstance(link.layer, Points) for link in seen)
         adata = self._session.adata
-        in_image = not has_points or (adata is not None and coordinates(adata) is not None)
+        # Points without positions are drawn in an embedding.
+        is_flat = any(isinstance(link.layer, Points) for link in seen)
+        is_flat = is_flat and adata is not None and coordinates(adata) is None
         rows = np.concatenate([np.empty(0, dtype=np.intp), *inside])
-        self._session.select(rows, mode, how="lasso in the image", uses_features=not in_image)
+        self._session.select(rows, mode, how="lasso in the image", uses_features=is_flat)
         # Clear later, since napari still uses the line.
         QTimer.singleShot(0, self._lasso.clear)
 
@@ -366,7 +366,7 @@ class CellsPanel(QWidget):
         self.selection_text.say(self._composition(rows))
         joins = [join.joined[rows] for join in self._joins.values()]
         rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
-        rows = np.random.default_rng(0).permutation(rows)[:N_THUMBNAILS]
+        rows = np.random.default_rng(0).permutation(rows)[:N_PICTURES]
         self.some.setVisible(len(rows) > 0 and self.some.has_images)
         if not self.some.isHidden():
             names, palette = [*map(str, session.class_colors), "no label"], session.class_colors

@@ -5,7 +5,7 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,13 +18,14 @@ from psygnal import Signal
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.pl._values import variable_source
+from centroid_encoder.tl._read import is_key
 from centroid_encoder.tl._result import (
     Regions,
     Result,
     StoredCrossValidation,
     cv_key,
     keys_in,
-    obs_key,
     read_result,
 )
 from centroid_encoder.tl._roles import Role
@@ -38,7 +39,7 @@ from centroid_encoder.viewer.session.corrections import (
     read_stored,
 )
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
-from centroid_encoder.viewer.session.groups import SELECTIONS, Group, keep
+from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, find_reference
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
+SELECTIONS = "ce_selections"
+"""Name in ``uns`` of what is known about kept groups."""
 CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -87,10 +90,8 @@ class Session:
         the first frame, and once the result was read.
     selected
         (n_obs,) mask of the selected cells.
-    how, uses_features
-        How these cells were selected; see `Group`.
-    parts
-        The classes of which these cells are, if they were selected by their classes.
+    how, uses_features, parts
+        How these cells were selected, see `Group`, and their classes if that was by classes.
     values
         Colours of the cells in the map if they are not coloured by class, or None.
     regions
@@ -382,39 +383,17 @@ class Session:
         uses_features: bool = True,
         parts: tuple[Group, ...] = (),
     ) -> None:
-        """Select cells, rows of the AnnData, and move the camera to them if wanted.
-
-        `how` and `uses_features` are those of a `Group`, and `parts` the classes of the cells.
-        """
+        """Select cells, rows of the AnnData, and move the camera to them if wanted."""
         if not self.catalog.check_cells():
             return
-        if mode == "replace" or not self.selected.any():
+        if mode == "replace":
             self.selected = np.zeros_like(self.selected)
-            self.how, self.uses_features = how, uses_features
-        else:
-            if how not in self.how:
-                self.how += f" {'and' if mode == 'add' else 'without'} {how}"
-            self.uses_features |= uses_features
-        self.parts = parts
+        elif self.selected.any():
+            how = self.how if how in self.how else f"{self.how}, {mode} {how}"
+            uses_features |= self.uses_features
+        self.how, self.uses_features, self.parts = how, uses_features, parts
         self.selected[rows] = mode != "remove"
         self.selection_changed.emit(zoom)
-
-    def select_classes(self, classes: Sequence[int]) -> None:
-        """Select the cells of some classes, indices into `class_colors`."""
-        adata, shown = self.adata, self.shown_labels
-        if adata is None or shown is None or not self.catalog.check_cells():
-            return
-        codes, names = self.shown_codes, [*map(str, self.class_colors)]
-        if self.labeling is not None:
-            codes, names = self.labeling.codes, [one.name for one in self.labeling.classes]
-        # A column of predictions, or a group that was selected by its features, is no label.
-        found = {obs_key(str(key), "label") for key in adata.uns}
-        kept = adata.uns.get(SELECTIONS, {}).get(shown, {})
-        uses_features = shown in found or bool(kept.get("uses_features"))
-        parts = tuple(Group(codes == i, f"class {names[i]}", uses_features) for i in classes)
-        how = " and ".join(part.how for part in parts) or "selection"
-        rows = np.flatnonzero(np.isin(codes, classes))
-        self.select(rows, how=how, uses_features=uses_features, parts=parts)
 
     @property
     def group(self) -> Group:
@@ -422,20 +401,24 @@ class Session:
         return Group(self.selected.copy(), self.how, self.uses_features)
 
     def keep_group(self, name: str) -> None:
-        """Write the selected cells as a column; see `keep`."""
+        """Write the selected cells as a boolean column, and how they were selected into ``uns``."""
         table, name = self.table, name.strip()
         if table is None or not self.catalog.check_cells():
             return
-        try:
-            keep(table.adata, name, self.group)
-        except InputError as error:
-            self.say(error, "error")
+        adata, kept = table.adata, table.adata.uns.get(SELECTIONS, {})
+        taken = [*adata.obs.columns.difference([*kept]), *variable_source(adata).var_names]
+        if name in taken or not is_key(name):
+            text = f"{name!r} is another column or variable, or no name. Choose another one."
+            self.say(text, "error")
             return
+        adata.obs[name] = self.selected.copy()
+        made = {"how": self.how, "uses_features": self.uses_features}
+        adata.uns[SELECTIONS] = {**kept, name: made}
         table.unsaved = True
         self.catalog.show_elsewhere(table)
         self.columns_changed.emit()
         self.shown_changed.emit()
-        self.say(f"{self.selected.sum():,} cells are in the column {name!r}; Colour by offers it.")
+        self.say(f"{self.selected.sum():,} cells are in the column {name!r}; see Colour by.")
 
     def color_cells(self, values: Values | None) -> None:
         """Colour the cells of the map by something else than their classes; None ends that."""
