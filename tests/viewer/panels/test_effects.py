@@ -147,7 +147,7 @@ def test_two_classes_of_the_list_are_compared(
     assert one["mean_other"] == pytest.approx(mapped.X[kinds == "type 2", 1].mean(), rel=1e-4)
     # The labels are the user's.
     assert panel.table.attrs["notes"] == []
-    assert widget.session.how == "class type 0 and type 2"
+    assert widget.session.group.how == "class type 0 and type 2"
 
 
 def test_a_group_is_a_column_that_says_how_it_was_made_and_is_saved(
@@ -191,10 +191,10 @@ def test_a_selection_of_several_steps_names_all(widget: CentroidEncoderWidget) -
     session = widget.session
     session.select(np.arange(9), how="lasso in the image", uses_features=False)
     session.select(np.arange(20, 30), "add", how="lasso in the image", uses_features=False)
-    assert (session.how, session.uses_features) == ("lasso in the image", False)
+    assert (session.group.how, session.group.uses_features) == ("lasso in the image", False)
     widget.map.canvas.selection_made.emit(np.arange(5), "remove")
-    assert session.how == "lasso in the image, remove lasso in the map"
-    assert session.uses_features
+    assert session.group.how == "lasso in the image, remove lasso in the map"
+    assert session.group.uses_features
 
 
 def test_all_features_are_saved_as_a_table(

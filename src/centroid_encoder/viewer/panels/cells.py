@@ -307,7 +307,9 @@ class CellsPanel(QWidget):
             return
         for link in self._topmost():
             if (row := link.row_at(event)) is not None:
-                self._session.select(np.array([row]), next(iter(held), "replace"))
+                mode: SelectionMode = next(iter(held), "replace")
+                found = np.array([row])
+                self._session.select(found, mode, how="click in the image", uses_features=False)
                 return
         if self._session.labeling is not None and not held:
             # The next key would label cells that the user no longer looks at.

@@ -29,7 +29,7 @@ from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
-from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import SELECTIONS, Session
 
 TIP = (
     "A click selects the cells of a class, Ctrl + click those of one more, to compare both. A "
@@ -106,9 +106,10 @@ class ClassList(QWidget):
         """Select the cells of some classes."""
         session, rows = self._session, sorted(rows)
         codes = session.shown_codes if session.labeling is None else session.labeling.codes
-        # Predictions are no labels of the user.
-        key = str(session.shown_labels).removesuffix(obs_key("", "label"))
-        predicted = session.adata is not None and key in session.adata.uns
+        shown, uns = session.shown_labels, {} if session.adata is None else session.adata.uns
+        # Predictions and kept groups are no labels of the user.
+        predicted = str(shown).removesuffix(obs_key("", "label")) in uns
+        predicted |= shown in uns.get(SELECTIONS, {})
         parts = tuple(Group(codes == i, self.rows[i].name, predicted) for i in rows)
         cells, how = np.flatnonzero(np.isin(codes, rows)), " and ".join(x.how for x in parts)
         session.select(cells, how=f"class {how}", uses_features=predicted, parts=parts)

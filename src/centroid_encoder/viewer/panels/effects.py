@@ -122,15 +122,13 @@ class EffectsPanel(QWidget):
             self._task, self.table = None, table
             self._show()
 
-        self._task = Task(
-            lambda steps: compare(adata, result, groups, lambda _: steps(None)), on_end, self
-        )
+        self._task = Task(lambda _: compare(adata, result, groups), on_end, self)
 
     def _show(self) -> None:
         """Show the features that were found; keep the height while they are to come."""
         rows, groups = [], self.groups
         if self.table is not None:
-            best = self.table.dropna(subset="auroc")[:N_FEATURES].rename_axis("feature")
+            best = self.table.dropna(subset="auroc")[:N_FEATURES]
             for one in best.reset_index().to_dict("records"):
                 number = f"{'▲' if one['auroc'] > 0.5 else '▼'} {one['auroc']:.2f}"
                 tip = "\n".join([TIP_OF_FEATURE.format(**one), *self.table.attrs["notes"]])
@@ -163,4 +161,4 @@ class EffectsPanel(QWidget):
     def save(self, path: Path) -> None:
         """Write the differences of all features."""
         if (table := self.table) is not None:
-            save_frame(self._session, lambda: table.rename_axis("feature"), path)
+            save_frame(self._session, lambda: table, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,12 +32,7 @@ class Group:
     """Whether they were selected by their features, as in the map; not so in the image."""
 
 
-def compare(
-    adata: AnnData,
-    result: Result | None,
-    groups: tuple[Group, Group],
-    callback: Callable[[int], object] | None = None,
-) -> pd.DataFrame:
+def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) -> pd.DataFrame:
     """Compare all features of two groups; cells of both are left out.
 
     Returns a row for each feature, that with the largest effect first. The features are those of
@@ -64,9 +58,9 @@ def compare(
         notes.append(f"At most {MAX_CELLS:,} cells of each group are compared, drawn at random.")
     if first.uses_features or second.uses_features:
         notes.append(CAUTION)
-    values = [x[0, columns] for x in vars(effects(X, codes, 2, callback=callback)).values()]
+    values = [x[0, columns] for x in vars(effects(X, codes, 2)).values()]
     table = pd.DataFrame(np.transpose(values), names, COLUMNS)
     order = np.argsort(-np.abs(table["auroc"].to_numpy() - 0.5), kind="stable")
-    table = table.iloc[order].assign(group=first.how, other=second.how)
+    table = table.iloc[order].rename_axis("feature")
     table.attrs["notes"] = notes
-    return table
+    return table.assign(group=first.how, other=second.how)

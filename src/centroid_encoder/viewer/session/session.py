@@ -90,8 +90,8 @@ class Session:
         the first frame, and once the result was read.
     selected
         (n_obs,) mask of the selected cells.
-    how, uses_features, parts
-        How these cells were selected, see `Group`, and their classes if that was by classes.
+    group, parts
+        The same cells and how they were selected, and their classes if they were selected by class.
     values
         Colours of the cells in the map if they are not coloured by class, or None.
     regions
@@ -127,8 +127,7 @@ class Session:
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.selected = np.zeros(0, dtype=bool)
-        self.how, self.uses_features = "selection", True
-        self.parts: tuple[Group, ...] = ()
+        self.group, self.parts = Group(self.selected, ""), tuple[Group, ...]()
         self.values: Values | None = None
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
@@ -209,7 +208,7 @@ class Session:
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
-        self.parts = ()
+        self.group, self.parts = Group(self.selected, ""), ()
         self._corrections = self._label_key = None
         if self.labeling is not None:
             self.labeling.close()
@@ -389,16 +388,12 @@ class Session:
         if mode == "replace":
             self.selected = np.zeros_like(self.selected)
         elif self.selected.any():
-            how = self.how if how in self.how else f"{self.how}, {mode} {how}"
-            uses_features |= self.uses_features
-        self.how, self.uses_features, self.parts = how, uses_features, parts
+            before = self.group
+            how = before.how if how in before.how else f"{before.how}, {mode} {how}"
+            uses_features |= before.uses_features
         self.selected[rows] = mode != "remove"
+        self.group, self.parts = Group(self.selected.copy(), how, uses_features), parts
         self.selection_changed.emit(zoom)
-
-    @property
-    def group(self) -> Group:
-        """The selected cells."""
-        return Group(self.selected.copy(), self.how, self.uses_features)
 
     def keep_group(self, name: str) -> None:
         """Write the selected cells as a boolean column, and how they were selected into ``uns``."""
@@ -406,13 +401,13 @@ class Session:
         if table is None or not self.catalog.check_cells():
             return
         adata, kept = table.adata, table.adata.uns.get(SELECTIONS, {})
-        taken = [*adata.obs.columns.difference([*kept]), *variable_source(adata).var_names]
-        if name in taken or not is_key(name):
+        others = [*adata.obs.columns.difference([*kept]), *variable_source(adata).var_names]
+        if name in (*others, self.shown_labels) or not is_key(name):
             text = f"{name!r} is another column or variable, or no name. Choose another one."
             self.say(text, "error")
             return
-        adata.obs[name] = self.selected.copy()
-        made = {"how": self.how, "uses_features": self.uses_features}
+        adata.obs[name] = self.group.rows.copy()
+        made = {"how": self.group.how, "uses_features": self.group.uses_features}
         adata.uns[SELECTIONS] = {**kept, name: made}
         table.unsaved = True
         self.catalog.show_elsewhere(table)
