@@ -129,6 +129,7 @@ COMMANDS = {
     "cross-validate": "tl.cross_validate",
     "ingest": "tl.ingest",
     "measure": "tl.measure",
+    "rank-features": "tl.rank_features",
     **{f"plot {name}": f"pl.{name.replace('-', '_')}" for name in FIGURES},
 }
 ONLY_IN_PYTHON = {
@@ -147,8 +148,9 @@ def test_options_and_their_defaults_are_those_of_the_function(name: str) -> None
     assert all(isinstance(one, click.Argument) or one.help for one in command.params)
     options = command.make_context("", [], resilient_parsing=True).params
     parameters = inspect.signature(attrgetter(COMMANDS[name])(ce)).parameters
-    assert set(parameters) - set(options) <= ONLY_IN_PYTHON
-    for one in set(parameters) & set(options) - {"images", "labels"}:
+    # The result of rank-features is a table without a name.
+    assert set(parameters) - set(options) <= ONLY_IN_PYTHON | {"key_added"}
+    for one in set(parameters) & set(options) - {"images", "labels", "groups"}:
         default = parameters[one].default
         required = default is inspect.Parameter.empty
         # An option that is left out is None or an empty list.
@@ -166,6 +168,23 @@ print(*{HEAVY} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == done.stderr == ""
+
+
+# rank-features
+
+
+def test_rank_features_writes_a_table(folder: Path) -> None:
+    options = "--groupby", "cell_type", "--group", "type 1", "--no-use-raw", "-o", "best.csv"
+    found = as_json("rank-features", "in.h5ad", *options)
+    adata, table = ad.read_h5ad("in.h5ad"), pd.read_csv("best.csv")
+    ce.tl.rank_features(adata, "cell_type", ["type 1"], use_raw=False)
+    assert table["names"].tolist() == adata.uns["rank_features"]["names"]["type 1"].tolist()
+    means = adata.uns["rank_features"]["mean_differences"]["type 1"]
+    np.testing.assert_allclose(table["mean_differences"], means, rtol=1e-5)
+    assert [row["names"] for row in found["features"]] == table["names"].tolist()
+    text = failure("rank-features", "in.h5ad", "--groupby", "cell", "-o", "other.csv")
+    assert "cell_type" in text
+    assert not Path("other.csv").exists()
 
 
 # fit

@@ -11,7 +11,7 @@ PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "read_table", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
-        *("mislabeled", "misplaced", "suggest", "telling_features"),
+        *("mislabeled", "misplaced", "rank_features", "suggest", "telling_features"),
     },
     "pl": {
         *("calibration", "composition", "confusion", "history", "interactive", "permutation_test"),
@@ -52,4 +52,11 @@ def test_estimator_offers_these_names():
 
 
 def test_command_line_offers_these_commands():
-    assert set(cli.commands) == {"cross-validate", "fit", "ingest", "measure", "plot"}
+    assert set(cli.commands) == {
+        "cross-validate",
+        "fit",
+        "ingest",
+        "measure",
+        "plot",
+        "rank-features",
+    }

@@ -13,7 +13,7 @@ import click
 from centroid_encoder import __version__
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import plot
-from centroid_encoder.cli._tools import cross_validate, fit, ingest
+from centroid_encoder.cli._tools import cross_validate, fit, ingest, rank_features
 
 __all__ = ["cli", "main"]
 
@@ -34,7 +34,7 @@ def cli() -> None:
     """
 
 
-for command in (measure, fit, cross_validate, ingest, plot):
+for command in (measure, fit, cross_validate, ingest, rank_features, plot):
     cli.add_command(command)
 
 

@@ -9,6 +9,7 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
+from centroid_encoder.cli._files import read_cells
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
@@ -190,3 +191,56 @@ def ingest(
         "median_novelty": novelty,
     }
     return Results({output: write}, sentences, document)
+
+
+@click.command()
+@options.input_file
+@options.output(".csv", content=": a row for each group and feature")
+@click.option("--groupby", required=True, help="Column of obs with the groups.")
+@click.option("--group", "groups", multiple=True, help="Group to rank, repeatable. Default: all.")
+@click.option("--reference", default="rest", help="Group to compare with, or rest.")
+@click.option(
+    "--method",
+    type=click.Choice(["auroc", "map"]),
+    default="auroc",
+    help="Effect sizes of the data, or what the networks of a map use.",
+)
+@click.option("--subset", help="Boolean column of obs with the cells to compare.")
+@click.option("--group-key", help="Column of obs with donors or images, for p-values over these.")
+@click.option("--key", default="ce", help="Name of the map, for the method map.")
+@click.option("--use-rep", help="Key of obsm with the values.")
+@click.option("--layer", help="Key of layers with the values.")
+@click.option("--use-raw/--no-use-raw", default=None, help="Take the values from raw, if any.")
+@click.option("--mask-var", help="Boolean column of var with the features to rank.")
+@click.option("--n-features", type=int, help="Number of features of each group. Default: all.")
+@reporting
+def rank_features(
+    session: Session, input_file: Path, output: Path, groups: tuple[str, ...], **arguments: Any
+) -> Results:
+    """Rank the features of groups of cells of IN by how far they differ from those of others.
+
+    The scores are 2 AUROC - 1, in [-1, 1]; with --method map they are the mean contributions to the
+    margin of the class, in logits. p-values are computed over donors, with --group-key. --json
+    prints the ten best features of each group.
+    """
+    import numpy as np
+    from scanpy.get import rank_genes_groups_df
+
+    options.check_outputs([output], [input_file])
+    with read_cells(input_file) as adata:
+        tl.rank_features(adata, groups=list(groups) or "all", **arguments)
+        ranking = adata.uns["rank_features"]
+        names = list(ranking["names"].dtype.names)
+        table = rank_genes_groups_df(adata, names, key="rank_features")
+    if "group" not in table:
+        table.insert(0, "group", names[0])
+    for more in {"mean_differences", "deviations"} & set(ranking):
+        table.insert(3, more, np.concatenate([ranking[more][name] for name in names]))
+    by_group = table.groupby("group", sort=False, observed=True)
+    best, paths = by_group.head(10), {"input": input_file, "output": output}
+    sentences = [
+        f"{name}: {', '.join(f'{row.names} {row.scores:.2f}' for row in rows[:3].itertuples())}"
+        for name, rows in by_group
+    ]
+    document = {**paths, "params": dict(ranking["params"]), "features": best}
+    return Results({output: lambda path: table.to_csv(path, index=False)}, sentences, document)

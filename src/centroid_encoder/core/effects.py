@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
 
@@ -41,18 +40,16 @@ def effects(
     codes: Codes,
     n_groups: int,
     reference: int | None = None,
-    callback: Callable[[int], object] | None = None,
 ) -> Effects:
     """Compare groups of the rows of (n, d) data, each to all others or to one of them.
 
-    `codes` holds the (n,) groups, −1 for rows that are left out. `callback` gets the number of
-    columns that were read since its last call. Rows are ranked once for all groups; zeros are
-    counted, not sorted.
+    `codes` holds the (n,) groups, −1 for rows that are left out. Rows are ranked once
+    for all groups, and zeros are counted, not sorted.
     """
     if reference is not None and n_groups > 2:
         # The ranks of a pair do not depend on other groups.
         pairs = [
-            effects(X, np.select([codes == j, codes == reference], [0, 1], -1), 2, None, callback)
+            effects(X, np.select([codes == j, codes == reference], [0, 1], -1), 2)
             for j in range(n_groups)
         ]
         first = ([getattr(pair, field.name)[0] for pair in pairs] for field in fields(Effects))
@@ -65,9 +62,7 @@ def effects(
         for j in range(part.start, part.stop):
             values, rows = _column(block, j - part.start)
             sums[:, :, j] = _sums(values, codes[rows], sizes)
-        if callback is not None:
-            callback(part.stop - part.start)
-    return _compared(*sums)
+    return Effects(*_compared(*sums))
 
 
 def _blocks(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[slice, Any]]:
@@ -83,7 +78,7 @@ def _blocks(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[slice, Any]]:
 
 def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
     """Values of a column that are not 0, and their rows."""
-    if sparse.issparse(block):
+    if not isinstance(block, np.ndarray):
         part = slice(*block.indptr[j : j + 2])
         values, rows = block.data[part], block.indices[part]
     else:
@@ -93,12 +88,13 @@ def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
 
 
 def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
-    """(5, G) numbers of values, sums of ranks, values and squares, and numbers above 0.
+    """(5, G) numbers of values, sums of ranks and values, squares, and numbers above 0.
 
+    The squares are those of the differences to the mean of the column.
     `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
     """
 
-    def add(codes: Codes, weights: Any = None) -> NDArray[np.floating]:
+    def add(codes: Codes, weights: Any = None) -> Any:
         return np.bincount(codes, weights, len(sizes))
 
     known = np.isfinite(values)
@@ -107,29 +103,27 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
     n_zeros = n - add(codes)
     ranks = rankdata(values) + np.where(values > 0, n_zeros.sum(), 0)
     of_zero = (values < 0).sum() + (n_zeros.sum() + 1) / 2
-    return np.array(
-        [
-            n,
-            add(codes, ranks) + n_zeros * of_zero,
-            add(codes, values),
-            add(codes, np.square(values)),
-            add(codes[values > 0]),
-        ]
-    )
+    ranks = add(codes, ranks) + n_zeros * of_zero
+    mean = values.sum() / max(n.sum(), 1)
+    squares = add(codes, np.square(values - mean)) + n_zeros * mean**2
+    return np.array([n, ranks, add(codes, values), squares, add(codes[values > 0])])
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def _compared(n: Doubles, ranks: Doubles, total: Doubles, squares: Doubles, above: Doubles) -> Any:
-    """`Effects` of each group against all others, from (G, d) sums."""
+def _compared(
+    n: Doubles, ranks: Doubles, total: Doubles, squares: Doubles, above: Doubles
+) -> tuple[Doubles, ...]:
+    """Fields of `Effects`, each group against all others, from (G, d) sums."""
     n_rest, rest = n.sum(axis=0) - n, total.sum(axis=0) - total
     auroc = (ranks - n * (n + 1) / 2) / (n * n_rest)
     mean, mean_rest = total / n, rest / n_rest
-    within = squares - n * np.square(mean)
-    within += squares.sum(axis=0) - squares - n_rest * np.square(mean_rest)
+    middle = total.sum(axis=0) / n.sum(axis=0)
+    within = squares.sum(axis=0) - n * np.square(mean - middle)
+    within -= n_rest * np.square(mean_rest - middle)
     deviation = np.sqrt(np.maximum(within, 0) / (n + n_rest - 2))
     apart = mean - mean_rest
-    # Rounding errors of the sums are no differences.
-    scale = np.sqrt(squares.sum(axis=0) / n.sum(axis=0))
-    difference = np.where(np.abs(apart) <= 1e-9 * scale, apart * 0, apart / deviation)
+    # Rounding errors of the means are no difference.
+    is_none = np.abs(apart) <= 1e-12 * np.abs(middle)
+    difference = np.where(is_none, apart * 0, apart / deviation)
     positive_rest = (above.sum(axis=0) - above) / n_rest
-    return Effects(auroc, difference, mean, mean_rest, above / n, positive_rest)
+    return auroc, difference, mean, mean_rest, above / n, positive_rest

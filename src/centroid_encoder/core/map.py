@@ -72,7 +72,11 @@ class FittedMap:
         z = self.standardizer(X, self.device)
         if self.placer is None:
             return z, np.empty((len(z), 0), np.float32)
-        return on_axes(z, self.axes, self.knots), self.placer.scatter.project(z)
+        return self.inputs_of(z), self.placer.scatter.project(z)
+
+    def inputs_of(self, z: Tensor) -> Tensor:
+        """Inputs of the networks for (b, k) standardised rows."""
+        return on_axes(z, self.axes, self.knots)
 
     @torch.no_grad()
     def judge_inputs(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._measure import measure
     from centroid_encoder.tl._mislabeled import mislabeled
     from centroid_encoder.tl._misplaced import misplaced
+    from centroid_encoder.tl._rank_features import rank_features
     from centroid_encoder.tl._suggest import suggest
     from centroid_encoder.tl._telling_features import telling_features
 
@@ -27,6 +28,7 @@ __all__ = [
     "measure",
     "mislabeled",
     "misplaced",
+    "rank_features",
     "suggest",
     "telling_features",
 ]

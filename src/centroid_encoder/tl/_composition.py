@@ -59,8 +59,8 @@ def composition(
         label_key = read_result(adata, key).label_key
     elif not (isinstance(key, str) and key == "ce"):
         raise InputError(f"key={key!r} has no effect with label_key={label_key!r}", parameter="key")
-    groups = _categorical(adata, group_key, "group_key")
-    labels = _categorical(adata, label_key, "label_key")
+    groups = categorical(adata, group_key, "group_key")
+    labels = categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
     table = np.zeros((len(groups.categories), len(labels.categories)), dtype=np.int64)
     np.add.at(table, (groups.codes[known], labels.codes[known]), 1)
@@ -68,7 +68,7 @@ def composition(
     return pd.DataFrame(table, *names)
 
 
-def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
+def categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
     """Return a column of ``obs`` as a categorical one."""
     column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():

@@ -161,7 +161,7 @@ def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
     return np.unique(np.r_[0, starts, n])
 
 
-def _is_gap(x: Any) -> Any:
+def is_gap(x: Any) -> Any:
     """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
     if isinstance(x, np.ndarray):
         return ~np.isfinite(x)
@@ -173,7 +173,7 @@ def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
     counts = np.zeros(X.shape[0], dtype=np.intp)
     for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
         if not np.isfinite(stored(x)).all():
-            counts[part] = _is_gap(x).sum(axis=1)
+            counts[part] = is_gap(x).sum(axis=1)
     return counts
 
 
@@ -186,7 +186,7 @@ def describe_gaps(
     its columns, if it has any.
     """
     row = int(np.argmax(counts > 0))
-    column = _is_gap(X[row : row + 1]).nonzero()[1].min()
+    column = is_gap(X[row : row + 1]).nonzero()[1].min()
     feature = f"column {column}" if names is None else repr(names[column])
     return (
         f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
@@ -205,7 +205,7 @@ def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
     for part, rows in row_chunks(X):
         x: Any = rows[train[part]]
-        counts -= _is_gap(x).sum(axis=0)
+        counts -= is_gap(x).sum(axis=0)
         sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
     means = sums / np.maximum(counts, 1)
     return replace(X, means=means) if isinstance(X, LazyMatrix) else fill(X, means)

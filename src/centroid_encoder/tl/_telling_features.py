@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy.stats import mannwhitneyu, rankdata
-from sklearn.utils import gen_batches
+from scipy.stats import rankdata
 
+from centroid_encoder.core.effects import effects
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.tl._fitted_model import fitted_model
@@ -30,13 +30,18 @@ CANDIDATES = 10
 
 
 def telling_features(
-    adata: AnnData, cell: str, *, key: str = "ce", n_features: int = 5
+    adata: AnnData,
+    cell: str | None = None,
+    *,
+    classes: str | tuple[str, str] | None = None,
+    key: str = "ce",
+    n_features: int = 5,
 ) -> pd.DataFrame:
     """List the features that best separate two classes, with the values of one cell.
 
     The classes are the label and the predicted class of the cell. If these are the same, or the
     cell has no label, they are the predicted class and the second likeliest one. `adata` is not
-    changed.
+    changed. For all features, and groups that are no classes, see `rank_features`.
 
     Parameters
     ----------
@@ -44,6 +49,8 @@ def telling_features(
         Annotated data after `centroid_encoder` or `ingest`.
     cell
         Name of the cell in ``obs_names``.
+    classes
+        Instead of a cell: a class, which is compared with all others, or two classes.
     key
         Name of the result, as given to the `key_added` of that function.
     n_features
@@ -55,14 +62,14 @@ def telling_features(
         One row for each feature, under its name, best first, with the columns
 
         ``class``, ``other``
-            The two classes, the same in all rows.
+            The two classes, the same in all rows; ``other`` is ``"rest"`` for all other classes.
         ``auroc`` : dtype ``float64``
             Area under the ROC curve: the probability that a cell of ``class`` has a larger value
             than a cell of ``other``; 0.5 if the classes do not differ. Features are ordered by the
             distance to 0.5. A feature whose ranks within the classes have a correlation of 0.7 or
             more with those of a better feature is left out as long as there are enough others.
         ``value``
-            Value of the cell; NaN if it is missing.
+            Value of the cell; NaN if it is missing. Not with `classes`.
         ``low``, ``median``, ``high``, ``other_low``, ``other_median``, ``other_high``
             10 %, 50 % and 90 % quantiles of each class.
 
@@ -75,7 +82,8 @@ def telling_features(
     KeyError
         If there is no such cell or no such result, or if a part of it is missing.
     ValueError
-        If the cell is not in the map, or if one of the classes has no labeled cell.
+        If the cell is not in the map, if there is no such class, or if one of the classes has no
+        labeled cell; if not one of `cell` and `classes` is given.
 
     Examples
     --------
@@ -85,13 +93,21 @@ def telling_features(
     >>> ce.tl.centroid_encoder(adata, "bulk_labels", progress=False)
     >>> worst = ce.tl.misplaced(adata).index[0]
     >>> table = ce.tl.telling_features(adata, worst)
+    >>> ce.tl.telling_features(adata, classes="CD19+ B", n_features=2).index.tolist()
+    ['CD79A', 'CD79B']
     """
-    if cell not in adata.obs_names:
-        raise MissingKeyError(f"obs_names has no {cell!r}{near_matches(cell, adata.obs_names)}")
+    if (cell is None) == (classes is None):
+        raise InputError("pass either a cell or classes", "cell")
     if n_features < 1:
         raise InputError(f"n_features must be at least 1; got {n_features}", "n_features")
+    result = read_result(adata, key)
+    if classes is not None:
+        pair = (classes,) if isinstance(classes, str) else tuple(classes)
+        return TellingFeatures(adata, result).of_classes(pair, n_features)
+    if cell not in adata.obs_names:
+        raise MissingKeyError(f"obs_names has no {cell!r}{near_matches(cell, adata.obs_names)}")
     row = int(adata.obs_names.get_indexer_for([cell])[0])
-    return TellingFeatures(adata, read_result(adata, key)).of_cell(row, n_features)
+    return TellingFeatures(adata, result).of_cell(row, n_features)
 
 
 class TellingFeatures:
@@ -132,6 +148,17 @@ class TellingFeatures:
         table.insert(3, "value", _dense(self._X[row : row + 1], columns)[0])
         return table
 
+    def of_classes(self, names: tuple[Any, ...], n_features: int) -> pd.DataFrame:
+        """Return the table of `telling_features` for two classes, or one and the rest."""
+        if len(names) not in (1, 2) or len(set(names)) < len(names):
+            raise InputError(f"classes must be a class or two; got {names!r}", "classes")
+        known = self._result.classes
+        if unknown := [name for name in names if name not in known]:
+            text = f"the map has no class {unknown[0]!r}"
+            raise InputError(f"{text}{near_matches(unknown[0], known)}", "classes")
+        first, other = [*known.get_indexer(list(names)).tolist(), -1][:2]
+        return self._compare((first, other), n_features)[1]
+
     def _classes(self, row: int) -> tuple[int, int]:
         """Return the codes of the two classes that are compared for a cell."""
         result = self._result
@@ -155,29 +182,26 @@ class TellingFeatures:
         """Return the columns of the best features, and their table without values of a cell."""
         rng, d, samples = np.random.default_rng(0), len(self._columns), []
         n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, d))))
-        for code in pair:
-            rows = np.flatnonzero(self._result.codes == code)
+        codes, titles = self._result.codes, [*self._result.classes, "rest"]
+        masks = [codes == pair[0], codes == pair[1] if pair[1] >= 0 else codes >= 0]
+        for code, mask in zip(pair, (masks[0], masks[1] & ~masks[0]), strict=True):
+            rows = np.flatnonzero(mask)
             if not len(rows):
-                raise InputError(f"no cell has the label {self._result.classes[code]!r}")
+                raise InputError(f"no cell has the label {titles[code]!r}")
             is_large = len(rows) > n_most
             samples.append(rng.choice(rows, n_most, replace=False) if is_large else rows)
         both = np.sort(np.concatenate(samples))
-        first, values = np.isin(both, samples[0]), self._X[both]
-        values = values.tocsc() if issparse(values) else values
-        areas = np.empty(d)
-        # Only some columns are dense at a time.
-        for some in gen_batches(d, max(1, VALUES_AT_ONCE // 16 // len(both))):
-            x = _filled(_dense(values, self._columns[some]))
-            test = mannwhitneyu(x[first], x[~first], method="asymptotic")
-            areas[some] = test.statistic / (first.sum() * (~first).sum())
+        first, values = np.isin(both, samples[0]), self._X[both][:, self._columns]
+        areas = effects(values, np.where(first, 0, 1), 2).auroc[0]
+        # A feature without values in one of the classes tells nothing.
+        areas = np.where(np.isnan(areas), 0.5, areas)
         best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
-        values = _filled(_dense(values, self._columns[best]))
+        values = _filled(_dense(values, best))
         chosen = _different(values, first, n_features)
         best, values = best[chosen], values[:, chosen]
-        name, other = self._result.classes[list(pair)]
-        table = pd.DataFrame(
-            {"class": name, "other": other, "auroc": areas[best]}, index=self._names[best]
-        )
+        table = pd.DataFrame({"auroc": areas[best]}, index=self._names[best])
+        table.insert(0, "class", titles[pair[0]])
+        table.insert(1, "other", titles[pair[1]])
         for prefix, mask in (("", first), ("other_", ~first)):
             names = [f"{prefix}low", f"{prefix}median", f"{prefix}high"]
             table[names] = np.quantile(values[mask], QUANTILES, axis=0).T

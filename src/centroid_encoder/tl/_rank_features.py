@@ -1,0 +1,459 @@
+"""Features that differ between groups of cells, or that the map uses to tell its classes apart."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
+
+from centroid_encoder.core.effects import effects
+from centroid_encoder.core.matrix import Codes, row_chunks
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, check_name
+from centroid_encoder.tl._composition import categorical
+from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._matrix import fill, is_gap
+from centroid_encoder.tl._new_cells import read_new_cells
+from centroid_encoder.tl._read import (
+    MaskVar,
+    as_mask,
+    check_choice,
+    check_key,
+    is_key,
+    listed,
+    near_matches,
+    obs_column,
+    read_matrix,
+)
+from centroid_encoder.tl._result import (
+    TEST,
+    TRAIN,
+    Column,
+    check_trained,
+    cv_key,
+    keys_in,
+    obs_key,
+    read_result,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Method = Literal["auroc", "map"]
+Doubles = NDArray[np.float64]
+
+SELECTIONS = "ce_selections"
+"""Key of ``uns`` with how each boolean column of a selection was made."""
+LEAST_CELLS = 10
+"""Least number of cells of a donor or image on a side."""
+LEAST_UNITS = 3
+"""Least number of donors or images on a side for a p-value."""
+
+
+def rank_features(
+    adata: AnnData,
+    groupby: str,
+    groups: Sequence[str] | Literal["all"] = "all",
+    reference: str = "rest",
+    *,
+    method: Method = "auroc",
+    subset: str | NDArray[np.bool_] | None = None,
+    group_key: str | None = None,
+    key: str = "ce",
+    use_rep: str | None = None,
+    layer: str | None = None,
+    use_raw: bool | None = None,
+    mask_var: MaskVar = None,
+    n_features: int | None = None,
+    key_added: str = "rank_features",
+) -> None:
+    """Rank the features of each group of cells by how far they differ from those of other cells.
+
+    The result has the layout of ``sc.tl.rank_genes_groups``, so that scanpy's functions read it:
+    ``sc.get.rank_genes_groups_df(adata, None, key="rank_features")``,
+    ``sc.pl.rank_genes_groups_dotplot(adata, key="rank_features")``.
+
+    Parameters
+    ----------
+    adata
+        Annotated data, log-normalised for counts.
+    groupby
+        Column of ``adata.obs`` with the groups: classes, predicted classes, a selection, or a
+        condition. Cells without a value are left out.
+    groups
+        Names of the groups to rank. The others still belong to the rest.
+    reference
+        Group with which each group is compared, or ``"rest"`` for all other cells.
+    method
+        ``"auroc"``: effect sizes of the data. ``"map"``: the features by which the networks of a
+        map tell a class from the others; `groupby` is then the label column of the map. A feature
+        that the map does not use is not irrelevant: another one may say the same.
+    subset
+        Mask of the cells to compare, (n_obs,) boolean, or the name of such a column of
+        ``adata.obs``: a condition within a class, for example. Only with ``"auroc"``.
+    group_key
+        Column of ``adata.obs`` with the donor or image of each cell. p-values are computed over
+        these: cells of one donor are no replicates. Only with ``"auroc"``.
+    key
+        Name of the map for ``method="map"``.
+    use_rep, layer, use_raw, mask_var
+        Source of the values, as in `centroid_encoder`. By default the values are those of
+        ``adata.raw`` if there is one, as in scanpy. With ``"map"`` they are those of the map.
+    n_features
+        Number of features that are stored for each group, best first; default: all.
+    key_added
+        Key of ``adata.uns`` for the result.
+
+    Returns
+    -------
+    None
+        ``adata.uns[key_added]`` has
+
+        ``names`` : record array
+            Features of each group, by decreasing score. All record arrays have a field for each
+            group and a row for each feature.
+        ``scores`` : record array, dtype ``float32``
+            With ``"auroc"``, 2 · AUROC − 1: the probability that a cell of the group has a larger
+            value than one of the reference, minus that of a smaller one, in [−1, 1]. With
+            ``"map"``, the mean contribution of the feature to the margin of the class, in logits;
+            NaN for features that the map does not use, which come last.
+        ``logfoldchanges`` : record array, dtype ``float32``
+            As in scanpy; NaN unless ``sc.pp.log1p`` made the data.
+        ``pvals``, ``pvals_adj`` : record array, dtype ``float64``
+            Without `group_key` NaN; see Notes. Adjusted by Benjamini & Hochberg.
+        ``mean_differences`` : record array, dtype ``float32``
+            Difference of the means in pooled standard deviations (Cohen's d). With ``"map"``, there
+            is ``deviations`` instead: the standard deviation of the contribution over the cells.
+        ``pts``, ``pts_rest`` : DataFrame
+            Share of the cells with a value above 0, of the features (rows) and groups (columns);
+            ``pts_rest`` only if the reference is the rest. Only with ``"auroc"``, and not if the
+            name of a group has a slash, since files could not hold the table.
+        ``params`` : dict
+            The arguments, and with ``"map"`` the number of cells of each group, ``n_cells``.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column, layer or map.
+    ValueError
+        If there are fewer than two groups; if a group has no cell, or with ``"map"`` none that was
+        held out; or if an argument does not suit the method.
+
+    Warns
+    -----
+    CentroidEncoderWarning
+        If p-values cannot be computed, with the reason.
+
+    Notes
+    -----
+    **p-values.** The values are averaged over the cells of each donor or image (a pseudobulk, at
+    least 10 cells), and the means compared by a t-test: paired if at least three donors have cells
+    of both sides, else Welch's with at least three donors a side. p-values are NaN if the features
+    made the groups, which would be circular: predictions of a map, selections in it, and
+    clusterings by scanpy. Other columns of this kind cannot be recognised: do not use p-values for
+    groups that were found in the same values.
+
+    **Contributions.** Integrated gradients [1]_ of the margin, which is the logit of the class
+    minus that of all others together (or of the reference), along the line from the mean of the
+    training cells of the reference to each held-out cell of the class. The contributions of a cell
+    add up to the change of the margin. No network has seen these cells.
+
+    References
+    ----------
+    .. [1] Sundararajan, Taly & Yan (2017), Axiomatic attribution for deep networks. Proceedings of
+       the 34th International Conference on Machine Learning.
+
+    Examples
+    --------
+    >>> import centroid_encoder as ce
+    >>> import scanpy as sc
+    >>> adata = sc.datasets.pbmc68k_reduced()
+    >>> ce.tl.rank_features(adata, "bulk_labels", ["CD19+ B"], n_features=3)
+    >>> sc.get.rank_genes_groups_df(adata, "CD19+ B", key="rank_features")["names"].tolist()
+    ['CD79A', 'CD79B', 'CD74']
+    """
+    check_choice("method", method, Method)
+    check_name(key_added, "key_added", "a key of uns")
+    check_key(key_added, "key_added")
+    if n_features is not None and n_features < 1:
+        raise InputError(f"n_features must be at least 1; got {n_features}", "n_features")
+    sources = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw, "mask_var": mask_var}
+    params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
+    if method == "map":
+        others = {"subset": subset, "group_key": group_key, **sources}
+        for name, value in others.items():
+            if value is not None:
+                raise InputError(f'{name} has no effect with method="map"', name)
+        comparison = _Comparison.read(adata, groupby, groups, reference, None)
+        ranking = _of_map(adata, comparison, key)
+        params |= {"key": key}
+    else:
+        comparison = _Comparison.read(adata, groupby, groups, reference, subset)
+        ranking = _of_data(adata, comparison, sources, group_key)
+        params |= {} if group_key is None else {"group_key": group_key}
+    params |= {"corr_method": "benjamini-hochberg", **ranking.params}
+    adata.uns[key_added] = {"params": params, **ranking.stored(comparison, n_features)}
+    for notice in ranking.notices:
+        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Groups of cells that are compared."""
+
+    column: str
+    names: pd.Index
+    """(G,) names of the groups that have cells."""
+    codes: Codes
+    """(n_obs,) group of each cell; −1 for cells that take no part."""
+    ranked: Codes
+    """Groups that are ranked."""
+    reference: int | None
+    """Group with which they are compared; None for the rest."""
+
+    @classmethod
+    def read(
+        cls, adata: AnnData, groupby: str, groups: Any, reference: str, subset: Any
+    ) -> _Comparison:
+        column = categorical(adata, groupby, "groupby")
+        chosen = np.ones(adata.n_obs, dtype=bool) if subset is None else _mask(adata, subset)
+        codes = np.where(chosen, column.codes, -1)
+        there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
+        names = column.categories[there].astype(str)
+        codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
+        if len(names) < 2:
+            text = f"obs[{groupby!r}] has cells of {len(names)} group"
+            raise InputError(f"{text} here; a comparison needs two", "groupby")
+
+        def index(name: object, parameter: str) -> int:
+            if str(name) not in names:
+                text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
+                raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
+            return int(names.get_loc(str(name)))
+
+        against = None if reference == "rest" else index(reference, "reference")
+        if isinstance(groups, str):
+            if groups != "all":
+                raise InputError(f'groups must be "all" or a list; got {groups!r}', "groups")
+            groups = names
+        wanted = [index(name, "groups") for name in groups]
+        ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
+        if not len(ranked):
+            raise InputError("groups has no group beside the reference", "groups")
+        return cls(groupby, names, codes, ranked, against)
+
+
+def _mask(adata: AnnData, subset: Any) -> NDArray[np.bool_]:
+    """Return the cells of `subset` as an (n_obs,) mask."""
+    is_column = isinstance(subset, str)
+    values = obs_column(adata, subset, "subset").to_numpy() if is_column else np.asarray(subset)
+    mask = as_mask(values)
+    if mask is None or mask.shape != (adata.n_obs,):
+        text = f"obs[{subset!r}]" if is_column else f"an array of shape {values.shape}"
+        raise InputError(f"subset must be a boolean for each cell; got {text}", "subset")
+    return mask
+
+
+@dataclass
+class _Ranking:
+    """Values of all features (columns) for the groups that are ranked (rows)."""
+
+    features: NDArray[np.object_]
+    scores: Doubles
+    logfoldchanges: Doubles
+    pvals: Doubles
+    more: Mapping[str, Doubles]
+    """Further record arrays."""
+    shares: Mapping[str, Doubles]
+    """Further tables."""
+    params: dict[str, Any]
+    notices: list[str]
+
+    def stored(self, comparison: _Comparison, n_features: int | None) -> dict[str, Any]:
+        """Return the entries of ``uns`` in the layout of scanpy."""
+        fields = comparison.names[comparison.ranked]
+        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :n_features]
+        adjusted = np.full_like(self.pvals, np.nan)
+        for row, p in zip(adjusted, self.pvals, strict=True):
+            row[~np.isnan(p)] = false_discovery_control(p[~np.isnan(p)])
+
+        def records(values: NDArray[Any], dtype: str) -> Any:
+            table = pd.DataFrame(np.take_along_axis(values, order, axis=1).T, columns=fields)
+            return table.to_records(index=False, column_dtypes=dict.fromkeys(fields, dtype))
+
+        names = np.broadcast_to(self.features, self.scores.shape)
+        found: dict[str, Any] = {"names": records(names, "O")}
+        numbers = {"scores": self.scores, "logfoldchanges": self.logfoldchanges, **self.more}
+        found |= {name: records(values, "float32") for name, values in numbers.items()}
+        found |= {
+            "pvals": records(self.pvals, "float64"),
+            "pvals_adj": records(adjusted, "float64"),
+        }
+        for name, values in self.shares.items() if all(map(is_key, fields)) else ():
+            found[name] = pd.DataFrame(values.T, index=self.features, columns=fields)
+        return found
+
+
+def _of_data(
+    adata: AnnData, comparison: _Comparison, sources: dict[str, Any], group_key: str | None
+) -> _Ranking:
+    """Rank by the effect sizes of the data."""
+    if sources["use_raw"] is None:
+        chosen = [sources[name] is not None for name in ("use_rep", "layer", "mask_var")]
+        sources["use_raw"] = adata.raw is not None and not any(chosen)
+    X, where, names = read_matrix(adata, **sources)
+    if names is None:
+        raise InputError(f"{where} has no names of its columns", "use_rep")
+    codes, rows, against = comparison.codes, comparison.ranked, None
+    n_groups = len(comparison.names)
+    if comparison.reference is not None:
+        pair = [*rows, comparison.reference]
+        codes, rows = pd.Index(pair).get_indexer(codes), np.arange(len(rows))
+        n_groups, against = len(pair), len(rows)
+    found = effects(X, codes, n_groups, against)
+    mean, rest = found.mean[rows], found.mean_rest[rows]
+    changes = np.full_like(mean, np.nan)
+    if "log1p" in adata.uns and sources["use_rep"] is None and not (mean < 0).any():
+        base = (adata.uns["log1p"] or {}).get("base")
+        factor = 1.0 if base is None else np.log(base)
+        with np.errstate(over="ignore", invalid="ignore"):
+            changes = np.log2((np.expm1(mean * factor) + 1e-9) / (np.expm1(rest * factor) + 1e-9))
+    shares = {"pts": found.positive[rows]}
+    if against is None:
+        shares["pts_rest"] = found.positive_rest[rows]
+    p, notices = np.full_like(mean, np.nan), []
+    if group_key is not None:
+        if reason := _circular(adata, comparison.column):
+            notices.append(f"no p-values, which would be circular: {reason}")
+        else:
+            units = categorical(adata, group_key, "group_key")
+            p, notices = _p_values(X, comparison, np.asarray(units.codes), group_key)
+    more = {"mean_differences": found.difference[rows]}
+    params = {name: sources[name] for name in ("use_raw", "layer")}
+    return _Ranking(names, 2 * found.auroc[rows] - 1, changes, p, more, shares, params, notices)
+
+
+def _circular(adata: AnnData, column: str) -> str:
+    """Say how the features made the groups of a column, if it is known; else return an empty text.
+
+    Columns of a map, selections of the widget, and clusterings of scanpy are known.
+    """
+    for key in keys_in(adata.obs.columns):
+        if column in [obs_key(k, name) for k in (key, cv_key(key)) for name in get_args(Column)]:
+            return f"obs[{column!r}] holds results of a map, which used the features"
+    how = (adata.uns.get(SELECTIONS) or {}).get(column, {})
+    if how.get("uses_features"):
+        return f"the features made the selection {column!r} ({how['how']})"
+    stored = adata.uns.get(column)
+    settings = stored.get("params") if isinstance(stored, Mapping) else None
+    if isinstance(settings, Mapping) and "resolution" in settings:
+        return f"obs[{column!r}] holds clusters of the features"
+    return ""
+
+
+def _p_values(
+    X: Any, comparison: _Comparison, units: Codes, group_key: str
+) -> tuple[Doubles, list[str]]:
+    """p-values of t-tests between means of donors or images, and warnings."""
+    codes, n_units = comparison.codes, int(units.max(initial=-1)) + 1
+    shape = len(comparison.names), n_units, X.shape[1]
+    rows = np.flatnonzero((codes >= 0) & (units >= 0))
+    places = codes[rows] * n_units + units[rows]
+    sums, n = np.zeros((2, shape[0] * n_units, X.shape[1]))
+    for part, x in row_chunks(X, rows):
+        at = places[part], np.arange(len(places[part]))
+        member = sparse.csr_array((np.ones(len(at[0])), at), shape=(len(sums), len(at[0])))
+        for total, values in ((sums, fill(x, np.zeros(x.shape[1]))), (n, is_gap(x) * -1.0)):
+            product: Any = member @ values
+            total += product if isinstance(product, np.ndarray) else product.toarray()
+    n_cells = np.bincount(places, minlength=len(sums)).reshape(shape[:2])
+    sums, n = sums.reshape(shape), n.reshape(shape) + n_cells[:, :, None]
+    p, few = np.full((len(comparison.ranked), X.shape[1]), np.nan), []
+    for i, j in enumerate(comparison.ranked):
+        is_other = np.arange(shape[0]) != j
+        if comparison.reference is not None:
+            is_other = np.arange(shape[0]) == comparison.reference
+        means, there = [], []
+        for side in (np.arange(shape[0]) == j, is_other):
+            there.append(n_cells[side].sum(axis=0) >= LEAST_CELLS)
+            with np.errstate(invalid="ignore"):
+                means.append(sums[side].sum(axis=0) / n[side].sum(axis=0))
+        both = there[0] & there[1]
+        with warnings.catch_warnings():
+            # Features whose means are all equal have no p-value.
+            warnings.simplefilter("ignore")
+            if both.sum() >= LEAST_UNITS:
+                p[i] = ttest_rel(means[0][both], means[1][both]).pvalue
+            elif min(there[0].sum(), there[1].sum()) >= LEAST_UNITS:
+                p[i] = ttest_ind(means[0][there[0]], means[1][there[1]], equal_var=False).pvalue
+            else:
+                few.append(comparison.names[j])
+    if not few:
+        return p, []
+    text = f"no p-values for {listed(pd.Index(few))}: they need {LEAST_UNITS} values of"
+    return p, [f"{text} obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
+
+
+def _of_map(adata: AnnData, comparison: _Comparison, key: str) -> _Ranking:
+    """Rank by the contributions to the margins of a map."""
+    import torch
+
+    from centroid_encoder.core.attributions import attribute
+
+    check_trained(adata, key)
+    result = read_result(adata, key)
+    if comparison.column != result.label_key:
+        text = f"groupby={comparison.column!r}: the classes of the map are those of"
+        raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
+    model = fitted_model(adata, key, device="cpu")
+    cells, _ = read_new_cells(adata, model, result.stored.source, 1.0)
+    if cells.names is None:
+        text = "the features of the map have no names"
+        raise InputError(f'{text}; pass method="auroc" to compare those of X', "method")
+    map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
+    order = [str(name) for name in model.classes_.tolist()]
+    at = pd.Index(order).get_indexer(comparison.names)
+    if (at < 0).any():
+        # Such as the category of cells without a label.
+        names = comparison.names[at < 0]
+        raise InputError(f"groups that are no classes of the map: {listed(names)}", "groups")
+    split, codes, kept = result.split.to_numpy(), comparison.codes, map_.standardizer.kept
+
+    def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
+        for _, x in row_chunks(cells.X, np.flatnonzero(mask)):
+            yield map_.standardizer(cells.prepared(x)[0])
+
+    n_groups = len(comparison.names)
+    sums, sizes = np.zeros((n_groups, len(kept))), np.zeros(n_groups)
+    for j in range(n_groups):
+        for z in chosen((split == TRAIN) & (codes == j)):
+            sums[j] += np.asarray(z.double().sum(dim=0))
+            sizes[j] += len(z)
+    scores = np.full((len(comparison.ranked), len(features)), np.nan)
+    deviations, n_cells = scores.copy(), {}
+    for i, j in enumerate(comparison.ranked.tolist()):
+        others = [comparison.reference] if comparison.reference is not None else []
+        others = others or [k for k in range(n_groups) if k != j]
+        baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
+        found = [
+            attribute(map_, z, baseline, int(at[j]), at[others].tolist())
+            for z in chosen((split == TEST) & (codes == j))
+        ]
+        if not found:
+            text = f"no cell of {comparison.names[j]!r} was held out"
+            raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
+        values = np.concatenate(found).astype(np.float64)
+        scores[i, kept], deviations[i, kept] = values.mean(axis=0), values.std(axis=0)
+        n_cells[comparison.names[j]] = len(values)
+    nothing = np.full_like(scores, np.nan)
+    more = {"deviations": deviations}
+    params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
+    params |= {"n_cells": n_cells}
+    return _Ranking(features, scores, nothing, nothing, more, {}, params, [])

@@ -1,0 +1,74 @@
+"""Effect sizes of groups: scikit-learn's and NumPy's values, in every storage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.metrics import roc_auc_score
+
+from centroid_encoder.core.effects import effects
+
+
+@pytest.fixture
+def rows():
+    """Rows with ties, zeros, negative values and gaps, and their groups; some have none."""
+    rng = np.random.default_rng(0)
+    X = np.maximum(rng.normal(size=(400, 15)), 0).round(1)
+    X[rng.random(X.shape) < 0.1] = -0.5
+    X[rng.random(X.shape) < 0.05] = np.nan
+    codes = rng.integers(-1, 4, 400)
+    X[codes == 1] *= 2
+    return X, codes
+
+
+@pytest.mark.parametrize("reference", [None, 2])
+def test_values_are_those_of_scikit_learn_and_numpy(rows, reference):
+    X, codes = rows
+    found = effects(X, codes, 4, reference)
+    for j in range(4):
+        if j == reference:
+            continue
+        others = (codes >= 0) & (codes != j) if reference is None else codes == reference
+        for k, column in enumerate(X.T):
+            a, b = (column[mask & ~np.isnan(column)] for mask in (codes == j, others))
+            both, is_own = np.append(a, b), np.arange(len(a) + len(b)) < len(a)
+            assert_allclose(found.auroc[j, k], roc_auc_score(is_own, both))
+            within = [(len(x) - 1) * x.var(ddof=1) for x in (a, b)]
+            deviation = np.sqrt(sum(within) / (len(both) - 2))
+            assert_allclose(found.difference[j, k], (a.mean() - b.mean()) / deviation)
+            assert_allclose(found.mean_rest[j, k], b.mean())
+            assert found.positive[j, k] == (a > 0).mean()
+            assert found.positive_rest[j, k] == (b > 0).mean()
+
+
+@given(seed=st.integers(0, 1000))
+def test_storage_order_and_copies_of_rows_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.5, (60, 4)).astype(np.float32) - (rng.random((60, 4)) < 0.1)
+    codes = rng.integers(0, 3, 60)
+    found, order = effects(X, codes, 3), rng.permutation(60)
+    kinds = [
+        effects(sparse.csr_matrix(X), codes, 3),
+        effects(X[order], codes[order], 3),
+        effects(np.repeat(X, 2, axis=0), np.repeat(codes, 2), 3),
+        effects(np.vstack([X, X[:5]]), np.append(codes, [-1] * 5), 3),
+    ]
+    for kind in kinds:
+        assert_allclose(kind.auroc, found.auroc)
+        assert_allclose(kind.positive_rest, found.positive_rest)
+    # What increases all values leaves the ranks.
+    assert_allclose(effects(np.exp(X), codes, 3).auroc, found.auroc)
+    assert_allclose(effects(-X, codes, 3).auroc, 1 - found.auroc)
+
+
+def test_large_values_of_one_group_and_constant_features():
+    X = np.column_stack([np.full(20, 7.0), np.arange(20.0) + 1e8])
+    codes = np.arange(20) // 10
+    found = effects(X, codes, 2)
+    assert_allclose(found.auroc[0], [0.5, 0])
+    assert found.difference[0, 0] == 0
+    assert_allclose(found.difference[0, 1], -10 / np.arange(10).std(ddof=1), rtol=1e-6)
