@@ -167,7 +167,7 @@ def test_a_group_is_a_column_that_says_how_it_was_made_and_is_saved(
     for taken in ("cell_type", "gene3", " ", "a/b"):
         before = mapped.obs.copy()
         keep(widget, taken)
-        assert "Choose another" in widget.message.text()
+        assert "choose another" in widget.message.text()
         pd.testing.assert_frame_equal(mapped.obs, before)
     # A group of ours may be replaced.
     lasso(widget, np.arange(3))

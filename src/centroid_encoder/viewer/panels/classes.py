@@ -23,13 +23,13 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.tl._result import obs_key
+from centroid_encoder.tl._result import SELECTIONS, obs_key
 from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
-from centroid_encoder.viewer.session.session import SELECTIONS, Session
+from centroid_encoder.viewer.session.session import Session
 
 TIP = (
     "A click selects the cells of a class, Ctrl + click those of one more, to compare both. A "

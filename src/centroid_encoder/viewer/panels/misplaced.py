@@ -165,11 +165,10 @@ class MisplacedTable(QWidget):
     def _on_click(self, index: QModelIndex) -> None:
         """Select the cells of a field of the confused classes."""
         if self.source is None and index.column() > 0:
-            _, classes, labels, found = confusion(self._session)
-            row, column = index.row(), index.column() - 1
-            rows = (labels == row) & (found == column)
+            _, _, labels, found = confusion(self._session)
+            rows = (labels == index.row()) & (found == index.column() - 1)
             self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
-            how = f"label {classes[row]}, predicted {classes[column]}"
+            how = f"label {self.model.table.iat[index.row(), 0]}, predicted {self._proposed}"
             self._session.select(np.flatnonzero(rows), how=how)
 
     def _keep_order(self) -> None:

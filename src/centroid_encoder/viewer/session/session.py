@@ -21,6 +21,7 @@ from centroid_encoder.pl._colors import class_colors, label_colors, set_label_co
 from centroid_encoder.pl._values import variable_source
 from centroid_encoder.tl._read import is_key
 from centroid_encoder.tl._result import (
+    SELECTIONS,
     Regions,
     Result,
     StoredCrossValidation,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
-SELECTIONS = "ce_selections"
-"""Name in ``uns`` of what is known about kept groups."""
 CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -403,8 +402,7 @@ class Session:
         adata, kept = table.adata, table.adata.uns.get(SELECTIONS, {})
         others = [*adata.obs.columns.difference([*kept]), *variable_source(adata).var_names]
         if name in (*others, self.shown_labels) or not is_key(name):
-            text = f"{name!r} is another column or variable, or no name. Choose another one."
-            self.say(text, "error")
+            self.say(f"{name!r} is taken, or no name for a column; choose another one.", "error")
             return
         adata.obs[name] = self.group.rows.copy()
         made = {"how": self.group.how, "uses_features": self.group.uses_features}
