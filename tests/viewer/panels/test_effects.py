@@ -268,3 +268,22 @@ def test_large_groups_are_sampled_and_features_of_a_table_without_a_map_are_comp
     assert not np.allclose(exact.loc[others, "mean"], sampled.loc[others, "mean"])
     # The smaller group is whole.
     assert np.allclose(exact.loc[others, "mean_other"], sampled.loc[others, "mean_other"])
+
+
+def test_cells_of_confused_classes_are_named_by_both(
+    widget: CentroidEncoderWidget, mapped: AnnData
+) -> None:
+    session = widget.session
+    widget.show_mode(widget.misplaced)
+    widget.misplaced.source_box.choose(None)
+    view = widget.misplaced.view
+    index = next(
+        view.frame.index(i, j) for i in range(3) for j in range(1, 4)
+        if view.frame.data(view.frame.index(i, j))
+    )  # fmt: skip
+    view.clicked.emit(index)
+    label, predicted = f"type {index.row()}", f"type {index.column() - 1}"
+    assert session.group.how == f"label {label}, predicted {predicted}"
+    assert session.group.uses_features
+    assert set(mapped.obs["cell_type"][session.selected]) == {label}
+    assert set(mapped.obs["ce_label"][session.selected]) == {predicted}
