@@ -33,6 +33,7 @@ from centroid_encoder.tl._read import (
     read_matrix,
 )
 from centroid_encoder.tl._result import (
+    SELECTIONS,
     TEST,
     TRAIN,
     Column,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 Method = Literal["auroc", "map"]
 Doubles = NDArray[np.float64]
 
-SELECTIONS = "ce_selections"
-"""Key of ``uns`` with how each boolean column of a selection was made."""
 LEAST_CELLS = 10
 """Least number of cells of a donor or image on a side."""
 LEAST_UNITS = 3

@@ -30,6 +30,8 @@ from centroid_encoder.errors import InputError, MissingKeyError, check_name
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
+SELECTIONS = "ce_selections"
+"""Key of ``uns`` with how each boolean column of a selection was made."""
 Column = Literal["label", "confidence", "split", "novelty", "own", "judged"]
 
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")

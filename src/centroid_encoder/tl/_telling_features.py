@@ -133,6 +133,11 @@ class TellingFeatures:
         self._columns = np.arange(len(names)) if index is None else index[index >= 0]
         self._names = pd.Index(names[self._columns])
 
+    @property
+    def features(self) -> tuple[Any, NDArray[np.intp], pd.Index]:
+        """The matrix with the features, their columns in it, and their names."""
+        return self._X, self._columns, self._names
+
     def of_cell(self, row: int, n_features: int) -> pd.DataFrame:
         """Return the table of `telling_features` for the cell in a row of the AnnData."""
         pair = self._classes(row)

@@ -82,6 +82,9 @@ def test_cells_inside_of_a_line_are_selected(
     button.click()
     draw(-2, -2, height + 2, middle)
     assert selected() == left_of(middle) != set()
+    assert widget.session.group.how == "lasso in the image"
+    # The table has no positions: points could be those of an embedding.
+    assert widget.session.group.uses_features == (kind == "points")
     draw(-2, -2, height + 2, middle / 2)
     assert selected() == left_of(middle / 2) != set()
     draw(-2, middle / 4, height + 2, middle, SHIFT)

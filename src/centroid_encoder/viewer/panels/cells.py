@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer
+from napari.layers import Labels, Layer, Points
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QWidget
@@ -16,6 +16,7 @@ from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
+from centroid_encoder.viewer.data.columns import coordinates
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import is_drawn
@@ -23,17 +24,19 @@ from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, lie_on_each_other, remove
+from centroid_encoder.viewer.panels.effects import EffectsPanel
 from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
+from centroid_encoder.viewer.panels.strip import Caption, Strip
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 NO_COLORS = "original colours"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
+N_PICTURES = 4
 AFTER = 10
 """Milliseconds between a request to zoom and the move of the camera."""
 MAX_MOVED = 3
@@ -87,12 +90,16 @@ class CellsPanel(QWidget):
         tip = "Give the selected cells a label, in a copy of the column; the original stays"
         self.label_button = button("Label as", tip, LabelMenu(session, self))
         self.why = WhyPanel(session, viewer)
-        self.some = Strip(session, viewer)
+        self.some = Strip(session, viewer, N_PICTURES)
         """Pictures of a few of the selected cells."""
         self.some.hide()
         self.some.clicked.connect(self._on_picture)
+        self.effects = EffectsPanel(session)
+        self.effects.feature_clicked.connect(self.show_column)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
-        column(self, cells, self.unseen_text, self.image_text, self.why, self.some)
+        seen = side_by_side((self.effects.view, 5), (self.some, 4))
+        texts = self.unseen_text, self.image_text
+        column(self, cells, *texts, self.why, self.effects, seen)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
         self._marking = delayed(self, 0, self._mark)
@@ -267,8 +274,13 @@ class CellsPanel(QWidget):
             mode = "remove"
         displayed = self._viewer.dims.displayed
         seen = [link for link in self._links if link.layer.visible]
-        rows = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
-        self._session.select(np.concatenate([np.empty(0, dtype=np.intp), *rows]), mode)
+        inside = [rows_inside(line, displayed, link.layer, link.join) for link in seen]
+        adata = self._session.adata
+        # Points without positions are drawn in an embedding.
+        is_flat = any(isinstance(link.layer, Points) for link in seen)
+        is_flat = is_flat and adata is not None and coordinates(adata) is None
+        rows = np.concatenate([np.empty(0, dtype=np.intp), *inside])
+        self._session.select(rows, mode, how="lasso in the image", uses_features=is_flat)
         # Clear later, since napari still uses the line.
         QTimer.singleShot(0, self._lasso.clear)
 
@@ -295,7 +307,9 @@ class CellsPanel(QWidget):
             return
         for link in self._topmost():
             if (row := link.row_at(event)) is not None:
-                self._session.select(np.array([row]), next(iter(held), "replace"))
+                mode: SelectionMode = next(iter(held), "replace")
+                found = np.array([row])
+                self._session.select(found, mode, how="click in the image", uses_features=False)
                 return
         if self._session.labeling is not None and not held:
             # The next key would label cells that the user no longer looks at.
@@ -354,7 +368,7 @@ class CellsPanel(QWidget):
         self.selection_text.say(self._composition(rows))
         joins = [join.joined[rows] for join in self._joins.values()]
         rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
-        rows = np.random.default_rng(0).permutation(rows)[:N_THUMBNAILS]
+        rows = np.random.default_rng(0).permutation(rows)[:N_PICTURES]
         self.some.setVisible(len(rows) > 0 and self.some.has_images)
         if not self.some.isHidden():
             names, palette = [*map(str, session.class_colors), "no label"], session.class_colors
@@ -471,7 +485,8 @@ class CellsPanel(QWidget):
         if self._colors is not None and self._colors.values is not None:
             values, (low, high) = self._colors.values, ends
             step = 1e-6 * (self.gate.maximum() - self.gate.minimum())
-            self._session.select(np.flatnonzero((values >= low - step) & (values <= high + step)))
+            rows = np.flatnonzero((values >= low - step) & (values <= high + step))
+            self._session.select(rows, how=f"gate on {self.color_box.currentText()}")
 
 
 def _is_hidden(layer: CellLayer) -> bool:

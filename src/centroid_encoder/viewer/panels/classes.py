@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,18 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
+from centroid_encoder.tl._result import SELECTIONS, obs_key
 from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.session import Session
 
 TIP = (
-    "A click selects the cells of a class, Ctrl + click those of one more. A double click shows "
-    "the class alone. Untick a class to hide it. A right click opens a menu: colour, name, image …"
+    "A click selects the cells of a class, Ctrl + click those of one more, to compare both. A "
+    "double click shows the class alone. Untick a class to hide it. A right click opens a menu: "
+    "colour, name, image …"
 )
 MAX_HEIGHT = 64
 """Height of three lines of classes in pixels; more classes are scrolled."""
@@ -101,9 +104,15 @@ class ClassList(QWidget):
 
     def select(self, rows: Iterable[int]) -> None:
         """Select the cells of some classes."""
-        session, rows = self._session, list(rows)
+        session, rows = self._session, sorted(rows)
         codes = session.shown_codes if session.labeling is None else session.labeling.codes
-        session.select(np.flatnonzero(np.isin(codes, rows)))
+        shown, uns = session.shown_labels, {} if session.adata is None else session.adata.uns
+        # Predictions and kept groups are no labels of the user.
+        predicted = str(shown).removesuffix(obs_key("", "label")) in uns
+        predicted |= shown in uns.get(SELECTIONS, {})
+        parts = tuple(Group(codes == i, self.rows[i].name, predicted) for i in rows)
+        cells, how = np.flatnonzero(np.isin(codes, rows)), " and ".join(x.how for x in parts)
+        session.select(cells, how=f"class {how}", uses_features=predicted, parts=parts)
         with signals_blocked(self.view):
             for i in range(self.view.count()):
                 self.view.item(i).setSelected(i in rows)
@@ -223,12 +232,17 @@ class ClassList(QWidget):
 def save_counts(session: Session, path: Path) -> None:
     """Write the table of `tl.composition`; errors are shown as messages."""
     image_column, label_key = session.catalog.image_column, session.shown_labels
-    if session.adata is None or image_column is None or label_key is None:
-        return
+    if (adata := session.adata) is not None and image_column is not None and label_key is not None:
+        make = partial(composition, adata, image_column, label_key=label_key)
+        save_frame(session, make, path)
+
+
+def save_frame(session: Session, make: Callable[[], pd.DataFrame], path: Path) -> None:
+    """Write a data frame as a ``.csv`` file; errors are shown as messages."""
     try:
         check_target(path, ".csv")
         with replacing(path) as beside:
-            composition(session.adata, image_column, label_key=label_key).to_csv(beside)
+            make().to_csv(beside)
     except (OSError, KeyError, ValueError) as error:
         session.say(error, "error")
     else:

@@ -28,7 +28,7 @@ from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Scene
 from centroid_encoder.viewer.panels.fields import Choice, column
 from centroid_encoder.viewer.session.draft import HELD_OUT, error_text, held_out_error
-from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
@@ -82,7 +82,7 @@ class MapPanel(QWidget):
         self.result: Result | None = None
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last live frame."""
-        self.canvas.selection_made.connect(session.select)
+        self.canvas.selection_made.connect(self._on_made)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.shown_changed.connect(self._redraw)
         session.framed.connect(self._redraw)
@@ -130,6 +130,9 @@ class MapPanel(QWidget):
             figure, session = self.canvas.map, self._session
             figure.values, figure.hidden = session.values, session.hidden
             figure.update()
+
+    def _on_made(self, rows: NDArray[np.intp], mode: SelectionMode) -> None:
+        self._session.select(rows, mode, how=f"{self.canvas.tool} in the map")
 
     def _on_selection(self) -> None:
         if self._is_current:

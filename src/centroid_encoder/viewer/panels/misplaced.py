@@ -168,7 +168,8 @@ class MisplacedTable(QWidget):
             _, _, labels, found = confusion(self._session)
             rows = (labels == index.row()) & (found == index.column() - 1)
             self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
-            self._session.select(np.flatnonzero(rows))
+            how = f"label {self.model.table.iat[index.row(), 0]}, predicted {self._proposed}"
+            self._session.select(np.flatnonzero(rows), how=how)
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""

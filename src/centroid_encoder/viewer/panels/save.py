@@ -249,21 +249,24 @@ class SaveRow(QWidget):
         return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
-        """Let the user choose a name, which ends as the chosen kind of file does, and save."""
-        default = default or self.proposal
-        dialog = QFileDialog(self, "Save", "", kinds)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        ask_name(self, default or self.proposal, kinds, save)
 
-        def use(kind: str) -> None:
-            # Qt adds the suffix before its question on replacing a file.
-            suffix = kind.split("*.")[1].split()[0].rstrip(")")
-            dialog.setDefaultSuffix(suffix)
-            if name := Path(dialog.selectedFiles()[0]).name:
-                dialog.selectFile(str(Path(name).with_suffix(f".{suffix}")))
 
-        dialog.selectFile(default)
-        use(kinds)
-        dialog.filterSelected.connect(use)
-        dialog.fileSelected.connect(lambda name: save(Path(name)))
-        dialog.open()
+def ask_name(parent: QWidget, default: str, kinds: str, save: Callable[[Path], None]) -> None:
+    """Let the user choose a name, which ends as the chosen kind of file does, and save."""
+    dialog = QFileDialog(parent, "Save", "", kinds)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+
+    def use(kind: str) -> None:
+        # Qt adds the suffix before its question on replacing a file.
+        suffix = kind.split("*.")[1].split()[0].rstrip(")")
+        dialog.setDefaultSuffix(suffix)
+        if name := Path(dialog.selectedFiles()[0]).name:
+            dialog.selectFile(str(Path(name).with_suffix(f".{suffix}")))
+
+    dialog.selectFile(default)
+    use(kinds)
+    dialog.filterSelected.connect(use)
+    dialog.fileSelected.connect(lambda name: save(Path(name)))
+    dialog.open()

@@ -53,15 +53,16 @@ class Caption(NamedTuple):
 
 
 class Strip(QListWidget):
-    """A list of pictures of some cells; the present cell has a frame.
+    """A list of pictures of `n` cells at most; the present cell has a frame.
 
     The label below a picture is filled with the colour of its class; a proposal is framed with it.
     """
 
-    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+    def __init__(self, session: Session, viewer: ViewerModel, n: int = N_THUMBNAILS) -> None:
         super().__init__()
         self._session = session
         self._viewer = viewer
+        self._n = n
         self._rows: list[int] = []
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
@@ -103,7 +104,7 @@ class Strip(QListWidget):
     def show_cells(
         self, rows: list[int], captions: list[Caption], tips: list[str], current: int = -1
     ) -> None:
-        """Show the cells of some rows, `N_THUMBNAILS` at most."""
+        """Show the cells of some rows."""
         self.captions, self._current = captions, current
         while self.count() > len(rows):
             self.takeItem(self.count() - 1)
@@ -135,7 +136,7 @@ class Strip(QListWidget):
             self._again.start()
 
     def _draw(self) -> None:
-        step = self.viewport().width() // N_THUMBNAILS
+        step = self.viewport().width() // self._n
         side = max(min(SIDE, step - 2), 1)
         # Qt leaves a margin above an icon.
         self.setGridSize(QSize(step, SIDE + BAR + 4))

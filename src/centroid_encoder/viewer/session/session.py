@@ -18,7 +18,10 @@ from psygnal import Signal
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.pl._values import variable_source
+from centroid_encoder.tl._read import is_key
 from centroid_encoder.tl._result import (
+    SELECTIONS,
     Regions,
     Result,
     StoredCrossValidation,
@@ -37,6 +40,7 @@ from centroid_encoder.viewer.session.corrections import (
     read_stored,
 )
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
+from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, find_reference
 
@@ -85,6 +89,8 @@ class Session:
         the first frame, and once the result was read.
     selected
         (n_obs,) mask of the selected cells.
+    group, parts
+        The same cells and how they were selected, and their classes if they were selected by class.
     values
         Colours of the cells in the map if they are not coloured by class, or None.
     regions
@@ -120,6 +126,7 @@ class Session:
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.selected = np.zeros(0, dtype=bool)
+        self.group, self.parts = Group(self.selected, ""), tuple[Group, ...]()
         self.values: Values | None = None
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
@@ -200,6 +207,7 @@ class Session:
             return
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
+        self.group, self.parts = Group(self.selected, ""), ()
         self._corrections = self._label_key = None
         if self.labeling is not None:
             self.labeling.close()
@@ -364,15 +372,46 @@ class Session:
             self.finished.emit(call.function)
 
     def select(
-        self, rows: NDArray[np.intp], mode: SelectionMode = "replace", *, zoom: bool = False
+        self,
+        rows: NDArray[np.intp],
+        mode: SelectionMode = "replace",
+        *,
+        zoom: bool = False,
+        how: str = "selection",
+        uses_features: bool = True,
+        parts: tuple[Group, ...] = (),
     ) -> None:
         """Select cells, rows of the AnnData, and move the camera to them if wanted."""
         if not self.catalog.check_cells():
             return
         if mode == "replace":
             self.selected = np.zeros_like(self.selected)
+        elif self.selected.any():
+            before = self.group
+            how = before.how if how in before.how else f"{before.how}, {mode} {how}"
+            uses_features |= before.uses_features
         self.selected[rows] = mode != "remove"
+        self.group, self.parts = Group(self.selected.copy(), how, uses_features), parts
         self.selection_changed.emit(zoom)
+
+    def keep_group(self, name: str) -> None:
+        """Write the selected cells as a boolean column, and how they were selected into ``uns``."""
+        table, name = self.table, name.strip()
+        if table is None or not self.catalog.check_cells():
+            return
+        adata, kept = table.adata, table.adata.uns.get(SELECTIONS, {})
+        others = [*adata.obs.columns.difference([*kept]), *variable_source(adata).var_names]
+        if name in (*others, self.shown_labels) or not is_key(name):
+            self.say(f"{name!r} is taken, or no name for a column; choose another one.", "error")
+            return
+        adata.obs[name] = self.group.rows.copy()
+        made = {"how": self.group.how, "uses_features": self.group.uses_features}
+        adata.uns[SELECTIONS] = {**kept, name: made}
+        table.unsaved = True
+        self.catalog.show_elsewhere(table)
+        self.columns_changed.emit()
+        self.shown_changed.emit()
+        self.say(f"{self.selected.sum():,} cells are in the column {name!r}; see Colour by.")
 
     def color_cells(self, values: Values | None) -> None:
         """Colour the cells of the map by something else than their classes; None ends that."""

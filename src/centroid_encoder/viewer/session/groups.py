@@ -1,0 +1,66 @@
+"""Groups of cells, and how their features differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+
+from centroid_encoder.tl._read import read_matrix
+from centroid_encoder.tl._result import Result
+
+COLUMNS = (
+    "auroc", "difference_in_sd", "mean", "mean_other", "share_above_zero", "share_above_zero_other",
+)  # fmt: skip
+CAUTION = "They were selected by their features, or by predictions: differences are to be expected."
+MAX_VALUES, MAX_CELLS = 10_000_000, 5000
+"""With more values than that, so many cells of each group are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Some cells of a table."""
+
+    rows: NDArray[np.bool_]
+    """(n_obs,) mask of the cells."""
+    how: str
+    """How they were selected, as in ``lasso in the map``."""
+    uses_features: bool = True
+    """Whether they were selected by their features, as in the map; not so in the image."""
+
+
+def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) -> pd.DataFrame:
+    """Compare all features of two groups; cells of both are left out.
+
+    Returns a row for each feature, that with the largest effect first. The features are those of
+    the map, or the variables of X. ``attrs["notes"]`` are sentences on the cells.
+    """
+    # Imported here, since it is slow.
+    from centroid_encoder.core.effects import effects
+    from centroid_encoder.tl._telling_features import TellingFeatures
+
+    if result is None:
+        X, _, found = read_matrix(adata)
+        columns, names = np.arange(X.shape[1]), pd.Index(found)
+    else:
+        X, columns, names = TellingFeatures(adata, result).features
+    first, second = groups
+    both, notes, rng = first.rows & second.rows, [], np.random.default_rng(0)
+    codes = np.select([both, first.rows, second.rows], [-1, 0, 1], -1)
+    if both.any():
+        notes.append(f"{both.sum():,} cells of both groups are left out.")
+    if (codes >= 0).sum() * X.shape[1] > MAX_VALUES:
+        for code in (0, 1):
+            codes[rng.permutation(np.flatnonzero(codes == code))[MAX_CELLS:]] = -1
+        notes.append(f"At most {MAX_CELLS:,} cells of each group are compared, drawn at random.")
+    if first.uses_features or second.uses_features:
+        notes.append(CAUTION)
+    values = [x[0, columns] for x in vars(effects(X, codes, 2)).values()]
+    table = pd.DataFrame(np.transpose(values), names, COLUMNS)
+    order = np.argsort(-np.abs(table["auroc"].to_numpy() - 0.5), kind="stable")
+    table = table.iloc[order].rename_axis("feature")
+    table.attrs["notes"] = notes
+    return table.assign(group=first.how, other=second.how)
