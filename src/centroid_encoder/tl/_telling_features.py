@@ -145,7 +145,7 @@ class TellingFeatures:
             self._compared[*pair, n_features] = self._compare(pair, n_features)
         columns, table = self._compared[*pair, n_features]
         table = table.copy()
-        table.insert(3, "value", _dense(self._X[row : row + 1], columns)[0])
+        table.insert(3, "value", dense(self._X[row : row + 1], columns)[0])
         return table
 
     def of_classes(self, names: tuple[Any, ...], n_features: int) -> pd.DataFrame:
@@ -196,8 +196,8 @@ class TellingFeatures:
         # A feature without values in one of the classes tells nothing.
         areas = np.where(np.isnan(areas), 0.5, areas)
         best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
-        values = _filled(_dense(values, best))
-        chosen = _different(values, first, n_features)
+        values = filled(dense(values, best))
+        chosen = different(values, first, n_features)
         best, values = best[chosen], values[:, chosen]
         table = pd.DataFrame({"auroc": areas[best]}, index=self._names[best])
         table.insert(0, "class", titles[pair[0]])
@@ -208,7 +208,7 @@ class TellingFeatures:
         return self._columns[best], table
 
 
-def _different(
+def different(
     values: NDArray[np.floating], first: NDArray[np.bool_], n_features: int
 ) -> NDArray[np.intp]:
     """Choose columns that are not alike within the classes; earlier columns have precedence."""
@@ -225,12 +225,12 @@ def _different(
     return np.sort([*chosen, *others][:n_features])
 
 
-def _dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+def dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return some columns of a matrix as a dense array."""
     part = X[:, columns]
     return np.asarray(part.toarray() if issparse(part) else part, dtype=np.float64)
 
 
-def _filled(values: NDArray[np.float64]) -> Any:
+def filled(values: NDArray[np.float64]) -> Any:
     """Replace missing values by the mean of their column."""
     return fill_missing(values, np.ones(len(values), dtype=bool))

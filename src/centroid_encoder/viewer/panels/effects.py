@@ -16,12 +16,12 @@ from centroid_encoder.viewer.panels.fields import button, delayed, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.save import ask_name
 from centroid_encoder.viewer.panels.table_model import TableView
-from centroid_encoder.viewer.session.groups import Group, compare
+from centroid_encoder.viewer.session.groups import N_BEST, Group, compare
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.task import Task
 
-N_FEATURES, LINE = 5, 16
-"""Number of the features, and height of the line of each."""
+LINE = 16
+"""Height of the line of a feature."""
 PAUSE = 200
 """Milliseconds without another selection after which its cells are compared."""
 TIP = "Make the selection the set {}, to compare A with B. Another click clears the set"
@@ -55,7 +55,7 @@ class EffectsPanel(QWidget):
         self.view.horizontalHeader().hide()
         self.view.verticalHeader().setMinimumSectionSize(LINE)
         self.view.verticalHeader().setDefaultSectionSize(LINE)
-        self.view.setFixedHeight(N_FEATURES * LINE + 2)
+        self.view.setFixedHeight(N_BEST * LINE + 2)
         for signal in (self.view.clicked, self.view.activated):
             signal.connect(self._on_feature)
         self.set_buttons = {name: button(name, "", partial(self._set, name)) for name in "AB"}
@@ -128,7 +128,7 @@ class EffectsPanel(QWidget):
         """Show the features that were found; keep the height while they are to come."""
         rows, groups = [], self.groups
         if self.table is not None:
-            best = self.table.dropna(subset="auroc")[:N_FEATURES]
+            best = self.table.loc[self.table.attrs["best"]]
             for one in best.reset_index().to_dict("records"):
                 number = f"{'▲' if one['auroc'] > 0.5 else '▼'} {one['auroc']:.2f}"
                 tip = "\n".join([TIP_OF_FEATURE.format(**one), *self.table.attrs["notes"]])

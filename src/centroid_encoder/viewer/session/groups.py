@@ -18,6 +18,9 @@ COLUMNS = (
 CAUTION = "They were selected by their features, or by predictions: differences are to be expected."
 MAX_VALUES, MAX_CELLS = 10_000_000, 5000
 """With more values than that, so many cells of each group are compared."""
+N_BEST, CANDIDATES = 5, 50
+"""Number of features that are named, and of those among which features that are not alike are
+chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +39,12 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     """Compare all features of two groups; cells of both are left out.
 
     Returns a row for each feature, that with the largest effect first. The features are those of
-    the map, or the variables of X. ``attrs["notes"]`` are sentences on the cells.
+    the map, or the variables of X. ``attrs["notes"]`` are sentences on the cells, and
+    ``attrs["best"]`` are the names of a few features with large effects that are not alike.
     """
     # Imported here, since it is slow.
     from centroid_encoder.core.effects import effects
-    from centroid_encoder.tl._telling_features import TellingFeatures
+    from centroid_encoder.tl._telling_features import TellingFeatures, dense, different, filled
 
     if result is None:
         X, _, found = read_matrix(adata)
@@ -62,5 +66,9 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     table = pd.DataFrame(np.transpose(values), names, COLUMNS)
     order = np.argsort(-np.abs(table["auroc"].to_numpy() - 0.5), kind="stable")
     table = table.iloc[order].rename_axis("feature")
+    best, used = order[: min(CANDIDATES, table["auroc"].count())], np.flatnonzero(codes >= 0)
+    shown = filled(dense(X[used], columns[best]))
+    chosen = best[different(shown, codes[used] == 0, N_BEST)]
+    table.attrs["best"] = names[chosen].tolist()
     table.attrs["notes"] = notes
     return table.assign(group=first.how, other=second.how)
