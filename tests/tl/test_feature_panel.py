@@ -195,6 +195,12 @@ def test_wrong_arguments_are_errors_before_the_work(
         ce.tl.feature_panel(wide, label_key, **{"sizes": (3,), "progress": False} | options)
 
 
+def test_a_map_is_not_replaced(wide: ad.AnnData, unchanged: Any) -> None:
+    ce.tl.centroid_encoder(wide, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
+    with unchanged(wide), pytest.raises(ValueError, match="holds a map"):
+        ce.tl.feature_panel(wide, "kind", (3,), key_added="ce", progress=False)
+
+
 def test_a_stopped_choice_leaves_the_cells_as_they_were(wide: ad.AnnData, unchanged: Any) -> None:
     with unchanged(wide):
         job = ce.tl.feature_panel.job(wide, "kind", (3,))

@@ -149,6 +149,7 @@ def feature_panel(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key("feature_panel" if key_added is None else key_added)
+    _result.check_no_map(adata, key)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     source = None, layer, False, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, random_state)

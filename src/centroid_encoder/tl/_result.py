@@ -430,6 +430,13 @@ def check_trained(adata: AnnData, key: str) -> None:
         )
 
 
+def check_no_map(adata: AnnData, key_added: str) -> None:
+    """Raise an InputError if another result would replace a map."""
+    if StoredMap.read(adata, key_added) is not None:
+        text = f"uns[{key_added!r}] holds a map, which would be replaced; pass another key_added"
+        raise InputError(text, "key_added")
+
+
 def label_categories(column: pd.Series) -> pd.Index:
     """Categories of a label column, or those of the column converted to a categorical one."""
     if isinstance(column.dtype, pd.CategoricalDtype):
