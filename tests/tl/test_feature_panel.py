@@ -195,6 +195,26 @@ def test_wrong_arguments_are_errors_before_the_work(
         ce.tl.feature_panel(wide, label_key, **{"sizes": (3,), "progress": False} | options)
 
 
+def test_the_forest_grows_on_a_sample_of_many_cells(
+    wide: ad.AnnData, panel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forest on a million cells takes days; each class is in the sample."""
+    from centroid_encoder.tl import _feature_panel
+
+    class Forest(_feature_panel.RandomForestClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            sizes.append((len(y), len(np.unique(y))))
+            return super().fit(X, y)
+
+    sizes: list[tuple[int, int]] = []
+    monkeypatch.setattr(_feature_panel, "N_REFERENCE", 90)
+    monkeypatch.setattr(_feature_panel, "RandomForestClassifier", Forest)
+    stored = panel(wide, (3,))
+    assert all(n < 95 and n_classes == 3 for n, n_classes in sizes)
+    assert (stored["errors"]["n"] == 240).all()
+    assert error(stored, 3, "forest") < 0.1
+
+
 def test_a_map_is_not_replaced(wide: ad.AnnData, unchanged: Any) -> None:
     ce.tl.centroid_encoder(wide, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
     with unchanged(wide), pytest.raises(ValueError, match="holds a map"):

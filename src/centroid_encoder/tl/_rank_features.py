@@ -467,16 +467,18 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             text = "no cell of the reference was trained on; pass all cells of the map"
             raise InputError(text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
-        found = [
-            attribute(map_, z, baseline, int(at[j]), at[others].tolist())
-            for z in chosen((split == TEST) & (codes == j))
-        ]
-        if not found:
+        n, (total, squares) = 0, np.zeros((2, len(kept)))
+        for z in chosen((split == TEST) & (codes == j)):
+            found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
+            n += len(found)
+            total += found.sum(axis=0)
+            squares += np.square(found).sum(axis=0)
+        if not n:
             text = f"no cell of {comparison.names[j]!r} was held out"
             raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
-        values = np.concatenate(found).astype(np.float64)
-        scores[i, kept], deviations[i, kept] = values.mean(axis=0), values.std(axis=0)
-        n_cells[comparison.names[j]] = len(values)
+        scores[i, kept] = mean = total / n
+        deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
+        n_cells[comparison.names[j]] = n
     nothing = np.full_like(scores, np.nan)
     more = {"deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
