@@ -131,7 +131,7 @@ def test_results_survive_a_file(kind: str, wide: ad.AnnData, panel: Any, tmp_pat
         map_of(read, "feature_panel_3")
 
 
-def map_of(adata: ad.AnnData, mask_var: str, **kwargs: Any) -> None:
+def map_of(adata: ad.AnnData, mask_var: Any, **kwargs: Any) -> None:
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
     kwargs = {"model": model, "progress": False} | kwargs
     ce.tl.centroid_encoder(adata, "kind", mask_var=mask_var, **kwargs)
@@ -145,7 +145,7 @@ def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, pane
         map_of(wide, "feature_panel_6")
     texts = [str(one.message) for one in caught]
     assert len(texts) == 1
-    assert "var['feature_panel_6'], so that their error is too small" in texts[0]
+    assert "a feature panel, so that their error is too small" in texts[0]
     assert words in texts[0]
     assert wide.uns["ce"]["quality"]["test"]["panel_error"] == error(stored, 6, "map")
     assert words in summary(wide, "ce")[0]
@@ -153,6 +153,19 @@ def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, pane
     assert test.get_title().endswith(f"cross-validated error of such feature panels {words}")
     validation = ce.tl.cross_validate.job(wide, "kind", mask_var="feature_panel_6")
     assert words in validation.doubts[0]
+
+
+@pytest.mark.parametrize("way", ["subset", "mask"])
+def test_a_panel_is_recognised_without_its_column(
+    way: str, wide: ad.AnnData, panel: Any, tmp_path: Path
+) -> None:
+    del wide.obs["donor"]
+    panel(wide)
+    mask = wide.var["feature_panel_6"].to_numpy()
+    part, mask_var = (wide[:, mask].copy(), None) if way == "subset" else (wide, mask)
+    part.write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.warns(CentroidEncoderWarning, match="took part in the choice"):
+        map_of(ad.read_h5ad(tmp_path / "cells.h5ad"), mask_var)
 
 
 def test_cells_that_took_no_part_are_held_out_without_a_warning(
