@@ -51,8 +51,11 @@ def test_storage_order_and_copies_of_rows_change_nothing(seed):
     X = rng.poisson(0.5, (60, 4)).astype(np.float32) - (rng.random((60, 4)) < 0.1)
     codes = rng.integers(0, 3, 60)
     found, order = effects(X, codes, 3), rng.permutation(60)
+    twice = sparse.csr_matrix(np.hstack([X, X]) / 2)
+    twice = sparse.csr_matrix((twice.data, twice.indices % 4, twice.indptr), shape=X.shape)
     kinds = [
         effects(sparse.csr_matrix(X), codes, 3),
+        effects(twice, codes, 3),
         effects(X[order], codes[order], 3),
         effects(np.repeat(X, 2, axis=0), np.repeat(codes, 2), 3),
         effects(np.vstack([X, X[:5]]), np.append(codes, [-1] * 5), 3),

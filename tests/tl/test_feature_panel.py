@@ -131,7 +131,7 @@ def test_results_survive_a_file(kind: str, wide: ad.AnnData, panel: Any, tmp_pat
         map_of(read, "feature_panel_3")
 
 
-def map_of(adata: ad.AnnData, mask_var: str, **kwargs: Any) -> None:
+def map_of(adata: ad.AnnData, mask_var: Any, **kwargs: Any) -> None:
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
     kwargs = {"model": model, "progress": False} | kwargs
     ce.tl.centroid_encoder(adata, "kind", mask_var=mask_var, **kwargs)
@@ -145,7 +145,7 @@ def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, pane
         map_of(wide, "feature_panel_6")
     texts = [str(one.message) for one in caught]
     assert len(texts) == 1
-    assert "var['feature_panel_6'], so that their error is too small" in texts[0]
+    assert "a feature panel, so that their error is too small" in texts[0]
     assert words in texts[0]
     assert wide.uns["ce"]["quality"]["test"]["panel_error"] == error(stored, 6, "map")
     assert words in summary(wide, "ce")[0]
@@ -153,6 +153,19 @@ def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, pane
     assert test.get_title().endswith(f"cross-validated error of such feature panels {words}")
     validation = ce.tl.cross_validate.job(wide, "kind", mask_var="feature_panel_6")
     assert words in validation.doubts[0]
+
+
+@pytest.mark.parametrize("way", ["subset", "mask"])
+def test_a_panel_is_recognised_without_its_column(
+    way: str, wide: ad.AnnData, panel: Any, tmp_path: Path
+) -> None:
+    del wide.obs["donor"]
+    panel(wide)
+    mask = wide.var["feature_panel_6"].to_numpy()
+    part, mask_var = (wide[:, mask].copy(), None) if way == "subset" else (wide, mask)
+    part.write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.warns(CentroidEncoderWarning, match="took part in the choice"):
+        map_of(ad.read_h5ad(tmp_path / "cells.h5ad"), mask_var)
 
 
 def test_cells_that_took_no_part_are_held_out_without_a_warning(
@@ -195,8 +208,40 @@ def test_wrong_arguments_are_errors_before_the_work(
         ce.tl.feature_panel(wide, label_key, **{"sizes": (3,), "progress": False} | options)
 
 
+def test_the_forest_grows_on_a_sample_of_many_cells(
+    wide: ad.AnnData, panel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forest on a million cells takes days; each class is in the sample."""
+    from centroid_encoder.tl import _feature_panel
+
+    class Forest(_feature_panel.RandomForestClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            sizes.append((len(y), len(np.unique(y))))
+            return super().fit(X, y)
+
+    sizes: list[tuple[int, int]] = []
+    monkeypatch.setattr(_feature_panel, "N_REFERENCE", 90)
+    monkeypatch.setattr(_feature_panel, "RandomForestClassifier", Forest)
+    stored = panel(wide, (3,))
+    assert all(n < 95 and n_classes == 3 for n, n_classes in sizes)
+    assert (stored["errors"]["n"] == 240).all()
+    assert error(stored, 3, "forest") < 0.1
+
+
+def test_a_map_is_not_replaced(wide: ad.AnnData, unchanged: Any) -> None:
+    ce.tl.centroid_encoder(wide, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
+    with unchanged(wide), pytest.raises(ValueError, match="holds a map"):
+        ce.tl.feature_panel(wide, "kind", (3,), key_added="ce", progress=False)
+
+
 def test_a_stopped_choice_leaves_the_cells_as_they_were(wide: ad.AnnData, unchanged: Any) -> None:
     with unchanged(wide):
         job = ce.tl.feature_panel.job(wide, "kind", (3,))
         with pytest.raises(StoppedTooEarly):
             job.run(lambda _: True)
+
+
+def test_default_sizes_suit_tables_of_few_markers(cells, fast):
+    ce.tl.feature_panel(cells, "cell_type", n_folds=2, model=fast, progress=False)
+    assert cells.n_vars == 8
+    assert [name for name in cells.var if name.startswith("feature_panel")] == ["feature_panel_5"]

@@ -172,6 +172,21 @@ def test_cells_of_donors_are_no_replicates():
     assert 0.01 < (p < 0.05).mean() < 0.1
 
 
+@pytest.mark.parametrize("groupby", ["type", "treated"])
+def test_rounding_errors_are_no_differences(counts, groupby):
+    """The means of a constant feature differ in their last digits."""
+    X = counts.X.toarray().astype(float)
+    X[:, 15:] = np.array([0.1, -1.7, 5.3, 1e9 / 3, 1e-9 / 7])
+    counts.X = X[:, ::-1]
+    size = np.random.default_rng(0).choice(360, 311, replace=False)
+    counts = counts[np.sort(size)].copy()
+    ce.tl.rank_features(counts, groupby, group_key="donor")
+    for name in counts.uns["rank_features"]["names"].dtype.names:
+        table = sc.get.rank_genes_groups_df(counts, name, key="rank_features").set_index("names")
+        no_p = table["pvals"].isna()
+        assert set(table.index[no_p]) == {f"gene{i}" for i in range(5)}
+
+
 @pytest.mark.parametrize(
     ("group_key", "groupby", "reason"),
     [
@@ -251,22 +266,63 @@ def test_features_that_the_map_does_not_use_come_last(counts):
     assert set(table["names"].tail(len(unused))) == unused
 
 
+def test_cells_without_a_label_take_no_part_in_a_map(counts):
+    """The category of unlabeled cells is no class."""
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, device="cpu")
+    counts.obs["type"] = counts.obs["type"].cat.add_categories("unknown")
+    counts.obs.loc[counts.obs_names[::5], "type"] = "unknown"
+    options = {"unlabeled_category": "unknown", "model": model, "progress": False}
+    ce.tl.centroid_encoder(counts, "type", **options)
+    ce.tl.rank_features(counts, "type", method="map")
+    assert set(counts.uns["rank_features"]["params"]["n_cells"]) == set(PLANTED)
+
+
+def test_cells_of_the_map_that_were_removed(mapped):
+    part = mapped[mapped.obs["ce_split"] == "test"].copy()
+    with pytest.raises(ValueError, match="no cell of the reference was trained on"):
+        ce.tl.rank_features(part, "type", method="map")
+
+
+def test_features_of_the_map_that_were_removed(mapped):
+    part = mapped[:, mapped.var_names != "gene11"].copy()
+    with pytest.warns(CentroidEncoderWarning, match="lacks 1 of the"):
+        ce.tl.rank_features(part, "type", method="map")
+
+
+@pytest.mark.parametrize("names", [{"T": 1, "B": "1"}, {"T": ""}])
+def test_groups_without_a_name_of_their_own(counts, names):
+    counts.obs["type"] = counts.obs["type"].astype(object).replace(names).astype("category")
+    with pytest.raises(ValueError, match="rename them"):
+        ce.tl.rank_features(counts, "type")
+
+
+def test_a_subset_in_another_order(counts):
+    mask = counts.obs["treated"]
+    ce.tl.rank_features(counts, "type", subset=mask)
+    with pytest.raises(ValueError, match="reindex"):
+        ce.tl.rank_features(counts, "type", subset=mask[::-1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"groupby": "typ"}, "typ"),
         ({"groups": ["Tcell"]}, "no cell has 'Tcell'"),
         ({"groups": "T"}, 'must be "all" or a list'),
+        ({"groups": None}, 'must be "all" or a list'),
         ({"reference": "b"}, "no cell has 'b'"),
         ({"groups": ["B"], "reference": "B"}, "no group beside the reference"),
         ({"method": "wilcoxon"}, "method"),
         ({"n_features": 0}, "at least 1"),
-        ({"subset": "type"}, "boolean for each cell"),
-        ({"subset": [True]}, "boolean for each cell"),
+        ({"n_features": 2.5}, "integer"),
+        ({"subset": np.zeros(360, dtype=bool)}, "True for some"),
+        ({"subset": "type"}, "True for some"),
+        ({"subset": [True]}, "True for some"),
         ({"method": "map", "groupby": "donor"}, 'pass method="auroc"'),
         ({"method": "map", "layer": "x"}, "layer has no effect"),
         ({"method": "map", "key": "no"}, "no result 'no'"),
         ({"key_added": "a/b"}, "key_added"),
+        ({"key_added": "ce"}, "holds a map"),
     ],
 )
 def test_bad_arguments_change_nothing(mapped, arguments, words):

@@ -142,3 +142,12 @@ def test_errors_name_what_is_wrong(trained):
     trained.obs.loc["cell0", "ce_label"] = np.nan
     with pytest.raises(ValueError, match="not in the map"):
         ce.tl.telling_features(trained, "cell0")
+
+
+def test_classes_may_be_numbers(trained):
+    trained.obs["number"] = trained.obs["cell_type"].astype("category").cat.codes.astype(int)
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=2, device="cpu")
+    ce.tl.centroid_encoder(trained, "number", model=model, progress=False)
+    table = ce.tl.telling_features(trained, classes=1)
+    assert set(table["class"]) == {1}
+    assert set(table["other"]) == {"rest"}

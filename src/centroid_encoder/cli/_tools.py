@@ -13,10 +13,12 @@ from centroid_encoder.cli._files import read_cells
 from centroid_encoder.cli._report import Results, Session, reporting
 
 
-def _whole_numbers(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+def _whole_numbers(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
     """Convert numbers between commas."""
     try:
-        return tuple(int(part) for part in text.split(","))
+        return None if text is None else tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is no list of whole numbers") from error
 
@@ -139,9 +141,8 @@ def cross_validate(
 @click.option(
     "--sizes",
     callback=_whole_numbers,
-    default="5,10,20,50,100",
     metavar="NUMBER,…",
-    help="Numbers of features.",
+    help="Numbers of features. Default: 5,10,20,50,100, as far as there are more features.",
 )
 @click.option(
     "--n-folds", type=int, help="Number of folds. Default: 5, or fewer if there are fewer groups."

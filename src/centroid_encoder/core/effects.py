@@ -69,6 +69,7 @@ def _blocks(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[slice, Any]]:
     """Read some rows of blocks of columns; a sparse matrix is one block."""
     if is_sparse(X):
         rows: Any = X[used]
+        rows.sum_duplicates()
         yield slice(0, X.shape[1]), rows.tocsc()
         return
     for part in gen_batches(X.shape[1], max(1, 4 * VALUES_AT_ONCE // max(len(used), 1))):

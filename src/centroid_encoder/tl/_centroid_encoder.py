@@ -108,7 +108,7 @@ def centroid_encoder(
     mask_var
         Variables to learn from: a column of ``adata.var`` or one bool for each variable; a Series
         is aligned by its index. Default: ``highly_variable`` if there is such a column, like
-        scanpy's PCA; None takes all. If it is a column of `feature_panel`, and held-out cells took
+        scanpy's PCA; None takes all. If it is a panel of `feature_panel`, and held-out cells took
         part in the choice, their error is too small: a warning and the figures have the
         cross-validated error of such panels instead.
     unlabeled_category
@@ -260,8 +260,8 @@ def centroid_encoder(
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
-    if panel := panel_errors(adata, params, adata.obs_names[held_out]):
-        notices.append(panel_words(params["mask_var"], panel))
+    if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
+        notices.append(panel_words(panel))
     return Training(cells, key, notices, estimator, held_out, train, params, unlabeled, panel)
 
 

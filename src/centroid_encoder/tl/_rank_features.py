@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 
+from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.matrix import Codes, row_chunks
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, check_name
@@ -37,6 +38,8 @@ from centroid_encoder.tl._result import (
     TEST,
     TRAIN,
     Column,
+    Result,
+    check_no_map,
     check_trained,
     cv_key,
     keys_in,
@@ -85,7 +88,8 @@ def rank_features(
         Annotated data, log-normalised for counts.
     groupby
         Column of ``adata.obs`` with the groups: classes, predicted classes, a selection, or a
-        condition. Cells without a value are left out.
+        condition. Cells without a value are left out. Some plots of scanpy need a categorical
+        column: ``adata.obs[c] = adata.obs[c].astype("category")``.
     groups
         Names of the groups to rank. The others still belong to the rest.
     reference
@@ -148,7 +152,8 @@ def rank_features(
     Warns
     -----
     CentroidEncoderWarning
-        If p-values cannot be computed, with the reason.
+        If p-values cannot be computed, with the reason; with ``"map"``, if features of the map are
+        missing.
 
     Notes
     -----
@@ -181,8 +186,8 @@ def rank_features(
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
-    if n_features is not None and n_features < 1:
-        raise InputError(f"n_features must be at least 1; got {n_features}", "n_features")
+    check_no_map(adata, key_added)
+    Number(1, integer=True, instead=(None,)).check("n_features", n_features)
     sources = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw, "mask_var": mask_var}
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
     if method == "map":
@@ -190,11 +195,13 @@ def rank_features(
         for name, value in others.items():
             if value is not None:
                 raise InputError(f'{name} has no effect with method="map"', name)
-        comparison = _Comparison.read(adata, groupby, groups, reference, None)
-        ranking = _of_map(adata, comparison, key)
+        result = _map_of(adata, groupby, key)
+        comparison = _Comparison.read(adata, groupby, groups, reference, result.codes >= 0)
+        ranking = _of_map(adata, comparison, result)
         params |= {"key": key}
     else:
-        comparison = _Comparison.read(adata, groupby, groups, reference, subset)
+        chosen = np.ones(adata.n_obs, dtype=bool) if subset is None else _mask(adata, subset)
+        comparison = _Comparison.read(adata, groupby, groups, reference, chosen)
         ranking = _of_data(adata, comparison, sources, group_key)
         params |= {} if group_key is None else {"group_key": group_key}
     params |= {"corr_method": "benjamini-hochberg", **ranking.params}
@@ -219,10 +226,9 @@ class _Comparison:
 
     @classmethod
     def read(
-        cls, adata: AnnData, groupby: str, groups: Any, reference: str, subset: Any
+        cls, adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
     ) -> _Comparison:
         column = categorical(adata, groupby, "groupby")
-        chosen = np.ones(adata.n_obs, dtype=bool) if subset is None else _mask(adata, subset)
         codes = np.where(chosen, column.codes, -1)
         there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
         names = column.categories[there].astype(str)
@@ -230,6 +236,9 @@ class _Comparison:
         if len(names) < 2:
             text = f"obs[{groupby!r}] has cells of {len(names)} group"
             raise InputError(f"{text} here; a comparison needs two", "groupby")
+        if not names.is_unique or "" in names:
+            text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and"
+            raise InputError(f"{text} '1'; rename them", "groupby")
 
         def index(name: object, parameter: str) -> int:
             if str(name) not in names:
@@ -238,10 +247,10 @@ class _Comparison:
             return int(names.get_loc(str(name)))
 
         against = None if reference == "rest" else index(reference, "reference")
-        if isinstance(groups, str):
-            if groups != "all":
-                raise InputError(f'groups must be "all" or a list; got {groups!r}', "groups")
+        if isinstance(groups, str) and groups == "all":
             groups = names
+        elif isinstance(groups, str) or not np.iterable(groups):
+            raise InputError(f'groups must be "all" or a list; got {groups!r}', "groups")
         wanted = [index(name, "groups") for name in groups]
         ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
         if not len(ranked):
@@ -252,11 +261,15 @@ class _Comparison:
 def _mask(adata: AnnData, subset: Any) -> NDArray[np.bool_]:
     """Return the cells of `subset` as an (n_obs,) mask."""
     is_column = isinstance(subset, str)
+    if isinstance(subset, pd.Series) and not subset.index.equals(adata.obs_names):
+        text = "the index of subset is not obs_names; pass subset.reindex(adata.obs_names)"
+        raise InputError(text, "subset")
     values = obs_column(adata, subset, "subset").to_numpy() if is_column else np.asarray(subset)
     mask = as_mask(values)
     if mask is None or mask.shape != (adata.n_obs,):
         text = f"obs[{subset!r}]" if is_column else f"an array of shape {values.shape}"
-        raise InputError(f"subset must be a boolean for each cell; got {text}", "subset")
+        must = f"subset must hold True or False for each of the {adata.n_obs} cells, True for some"
+        raise InputError(f"{must}; got {text}", "subset")
     return mask
 
 
@@ -385,44 +398,53 @@ def _p_values(
             with np.errstate(invalid="ignore"):
                 means.append(sums[side].sum(axis=0) / n[side].sum(axis=0))
         both = there[0] & there[1]
-        with warnings.catch_warnings():
-            # Features whose means are all equal have no p-value.
-            warnings.simplefilter("ignore")
-            if both.sum() >= LEAST_UNITS:
-                p[i] = ttest_rel(means[0][both], means[1][both]).pvalue
-            elif min(there[0].sum(), there[1].sum()) >= LEAST_UNITS:
-                p[i] = ttest_ind(means[0][there[0]], means[1][there[1]], equal_var=False).pvalue
-            else:
-                few.append(comparison.names[j])
+        if both.sum() >= LEAST_UNITS:
+            p[i] = _t_test(means[0][both], means[1][both], paired=True)
+        elif min(there[0].sum(), there[1].sum()) >= LEAST_UNITS:
+            p[i] = _t_test(means[0][there[0]], means[1][there[1]], paired=False)
+        else:
+            few.append(comparison.names[j])
     if not few:
         return p, []
     text = f"no p-values for {listed(pd.Index(few))}: they need {LEAST_UNITS} values of"
     return p, [f"{text} obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
 
 
-def _of_map(adata: AnnData, comparison: _Comparison, key: str) -> _Ranking:
+def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
+    """(d,) p-values; NaN for features whose (n, d) means differ by no more than rounding errors."""
+    apart = first - other if paired else np.concatenate([first, other]) - first[0]
+    is_same = np.abs(apart).max(axis=0) <= 1e-12 * np.abs(first).max(axis=0)
+    with warnings.catch_warnings():
+        # scipy warns of equal means.
+        warnings.simplefilter("ignore")
+        test = ttest_rel(first, other) if paired else ttest_ind(first, other, equal_var=False)
+    return np.where(is_same, np.nan, test.pvalue)
+
+
+def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
+    """Return a map whose classes are the groups."""
+    check_trained(adata, key)
+    result = read_result(adata, key)
+    if groupby != result.label_key:
+        text = f"groupby={groupby!r}: the classes of the map are those of"
+        raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
+    return result
+
+
+def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking:
     """Rank by the contributions to the margins of a map."""
     import torch
 
     from centroid_encoder.core.attributions import attribute
 
-    check_trained(adata, key)
-    result = read_result(adata, key)
-    if comparison.column != result.label_key:
-        text = f"groupby={comparison.column!r}: the classes of the map are those of"
-        raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
-    model = fitted_model(adata, key, device="cpu")
-    cells, _ = read_new_cells(adata, model, result.stored.source, 1.0)
+    model = fitted_model(adata, result.key, device="cpu")
+    cells, notices = read_new_cells(adata, model, result.stored.source, 1.0)
     if cells.names is None:
         text = "the features of the map have no names"
         raise InputError(f'{text}; pass method="auroc" to compare those of X', "method")
     map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
     order = [str(name) for name in model.classes_.tolist()]
     at = pd.Index(order).get_indexer(comparison.names)
-    if (at < 0).any():
-        # Such as the category of cells without a label.
-        names = comparison.names[at < 0]
-        raise InputError(f"groups that are no classes of the map: {listed(names)}", "groups")
     split, codes, kept = result.split.to_numpy(), comparison.codes, map_.standardizer.kept
 
     def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
@@ -440,19 +462,24 @@ def _of_map(adata: AnnData, comparison: _Comparison, key: str) -> _Ranking:
     for i, j in enumerate(comparison.ranked.tolist()):
         others = [comparison.reference] if comparison.reference is not None else []
         others = others or [k for k in range(n_groups) if k != j]
+        if not sizes[others].any():
+            text = "no cell of the reference was trained on; pass all cells of the map"
+            raise InputError(text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
-        found = [
-            attribute(map_, z, baseline, int(at[j]), at[others].tolist())
-            for z in chosen((split == TEST) & (codes == j))
-        ]
-        if not found:
+        n, (total, squares) = 0, np.zeros((2, len(kept)))
+        for z in chosen((split == TEST) & (codes == j)):
+            found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
+            n += len(found)
+            total += found.sum(axis=0)
+            squares += np.square(found).sum(axis=0)
+        if not n:
             text = f"no cell of {comparison.names[j]!r} was held out"
             raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
-        values = np.concatenate(found).astype(np.float64)
-        scores[i, kept], deviations[i, kept] = values.mean(axis=0), values.std(axis=0)
-        n_cells[comparison.names[j]] = len(values)
+        scores[i, kept] = mean = total / n
+        deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
+        n_cells[comparison.names[j]] = n
     nothing = np.full_like(scores, np.nan)
     more = {"deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
     params |= {"n_cells": n_cells}
-    return _Ranking(features, scores, nothing, nothing, more, {}, params, [])
+    return _Ranking(features, scores, nothing, nothing, more, {}, params, notices)

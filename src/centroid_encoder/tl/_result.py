@@ -257,11 +257,17 @@ class StoredPanel(Stored):
         return self.errors[self.errors["judge"] == judge].reset_index(drop=True)
 
 
-def panel_of_mask(adata: AnnData, mask_var: object) -> tuple[StoredPanel, int] | None:
-    """Return the stored panels that a column of ``var`` belongs to, and its size, if there are."""
-    key, _, size = str(mask_var).rpartition("_")
-    panel = StoredPanel.read(adata, key) if size.isdecimal() else None
-    return (panel, int(size)) if panel is not None and int(size) in panel.sizes else None
+def panel_of(adata: AnnData, names: NDArray[np.object_]) -> tuple[StoredPanel, int] | None:
+    """Return the stored panels and the size of the panel with these features, if there is one."""
+    for key, entry in adata.uns.items():
+        parts = ("features", "errors", "chosen_from", "classes", "params")
+        if isinstance(entry, Mapping) and all(part in entry for part in parts):
+            panel, size = StoredPanel.read(adata, key), len(names)
+            if panel is not None and size in panel.sizes:
+                rank = panel.features["rank"].reindex(names)
+                if rank.between(1, size).all():
+                    return panel, size
+    return None
 
 
 def fold_words(validated: Stored) -> str:
@@ -430,6 +436,13 @@ def check_trained(adata: AnnData, key: str) -> None:
             f"the map of {stored.ingested_from} predicts, and the true ones are unknown. Draw the "
             "reference, or call ce.pl.voronoi to see where the cells lie"
         )
+
+
+def check_no_map(adata: AnnData, key_added: str) -> None:
+    """Raise an InputError if another result would replace a map."""
+    if StoredMap.read(adata, key_added) is not None:
+        text = f"uns[{key_added!r}] holds a map, which would be replaced; pass another key_added"
+        raise InputError(text, "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:

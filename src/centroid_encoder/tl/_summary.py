@@ -145,8 +145,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
             "out, no training cell has this class, and its cells are not judged"
         )
     texts += [text] * bool(len(few))
-    if panel := panel_errors(adata, cells.params, adata.obs_names[labeled]):
-        texts.append(panel_words(cells.params["mask_var"], panel))
+    if panel := panel_errors(adata, cells, adata.obs_names[labeled]):
+        texts.append(panel_words(panel))
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)
     for name in filter(CLUSTERING.search, names):
         column = adata.obs[name][labeled]
@@ -163,17 +163,17 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
     return texts
 
 
-def panel_errors(adata: AnnData, params: Mapping[str, Any], held_out: pd.Index) -> dict[str, float]:
+def panel_errors(adata: AnnData, cells: Cells, held_out: pd.Index) -> dict[str, float]:
     """Cross-validated errors of the features of a map, if held-out cells took part in their choice.
 
-    `params` are those of the map, and `held_out` names its held-out cells. The result is empty if
+    `cells` are those of the map, and `held_out` names its held-out cells. The result is empty if
     the features are no feature panel; the errors are NaN if it was chosen for other labels.
     """
-    found = _result.panel_of_mask(adata, params.get("mask_var"))
+    found = None if cells.names is None else _result.panel_of(adata, cells.names)
     if found is None or not held_out.isin(found[0].chosen_from).any():
         return {}
     errors = found[0].of_judge("map").set_index("size").loc[found[1]]
-    is_same = found[0].label_key == params["label_key"]
+    is_same = found[0].label_key == cells.params["label_key"]
     return {
         f"panel_{name}": float(errors[name]) if is_same else np.nan
         for name in ("error", "error_low", "error_high")
@@ -188,10 +188,10 @@ def panel_summary(panel: _result.StoredPanel) -> list[str]:
     return [f"Cross-validated errors of maps ({folds}, {n}).", *some, f"All {of_all}"]
 
 
-def panel_words(mask_var: str, errors: Mapping[str, float]) -> str:
+def panel_words(errors: Mapping[str, float]) -> str:
     """Return a warning for a map on a feature panel; `errors` are those of `panel_errors`."""
-    text = f"the held-out cells took part in the choice of the features of var[{mask_var!r}], so "
-    text += "that their error is too small"
+    text = "the held-out cells took part in the choice of the features, a feature panel, so that "
+    text += "their error is too small"
     if np.isnan(errors["panel_error"]):
         return text
     return f"{text}; the cross-validated error of such panels is {_error(errors, 'panel_error')}"

@@ -11,6 +11,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
 from centroid_encoder.errors import InputError, MissingKeyError
@@ -98,11 +99,10 @@ def telling_features(
     """
     if (cell is None) == (classes is None):
         raise InputError("pass either a cell or classes", "cell")
-    if n_features < 1:
-        raise InputError(f"n_features must be at least 1; got {n_features}", "n_features")
+    Number(1, integer=True).check("n_features", n_features)
     result = read_result(adata, key)
     if classes is not None:
-        pair = (classes,) if isinstance(classes, str) else tuple(classes)
+        pair = (classes,) if pd.api.types.is_scalar(classes) else tuple(classes)
         return TellingFeatures(adata, result).of_classes(pair, n_features)
     if cell not in adata.obs_names:
         raise MissingKeyError(f"obs_names has no {cell!r}{near_matches(cell, adata.obs_names)}")
