@@ -138,9 +138,10 @@ class Task(QObject):
 
 
 def import_jobs() -> None:
-    """Import PyTorch and scikit-learn in the GUI thread; imports in two threads can fail."""
-    for name in ("centroid_encoder.tl._run", "sklearn.manifold"):
-        import_module(name)
+    """Import what jobs need in the GUI thread; imports in two threads can fail."""
+    for name in ("_run", "_telling_features"):
+        import_module(f"centroid_encoder.tl.{name}")
+    import_module("sklearn.manifold")
 
 
 def run_job(make: Callable[[], Any], steps: Steps) -> Any:
