@@ -35,16 +35,11 @@ class Effects:
     positive_rest: Doubles
 
 
-def effects(
-    X: Matrix | Lazy,
-    codes: Codes,
-    n_groups: int,
-    reference: int | None = None,
-) -> Effects:
+def effects(X: Matrix | Lazy, codes: Codes, n_groups: int, reference: int | None = None) -> Effects:
     """Compare groups of the rows of (n, d) data, each to all others or to one of them.
 
-    `codes` holds the (n,) groups, −1 for rows that are left out. Rows are ranked once
-    for all groups, and zeros are counted, not sorted.
+    `codes` holds the (n,) groups, −1 for rows that are left out. Rows are ranked once for all
+    groups, and zeros are counted, not sorted.
     """
     if reference is not None and n_groups > 2:
         # The ranks of a pair do not depend on other groups.
@@ -91,8 +86,7 @@ def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
 def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
     """(5, G) numbers of values, sums of ranks and values, squares, and numbers above 0.
 
-    The squares are those of the differences to the mean of the column.
-    `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
+    The squares are those of the differences to the mean of the column. `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
     """
 
     def add(codes: Codes, weights: Any = None) -> Any:

@@ -97,7 +97,7 @@ def rank_features(
     method
         ``"auroc"``: effect sizes of the data. ``"map"``: the features by which the networks of a
         map tell a class from the others; `groupby` is then the label column of the map. A feature
-        that the map does not use is not irrelevant: another one may say the same.
+        that the map does not use is not irrelevant: another one may have the same information.
     subset
         Mask of the cells to compare, (n_obs,) boolean, or the name of such a column of
         ``adata.obs``: a condition within a class, for example. Only with ``"auroc"``.
@@ -353,7 +353,7 @@ def _of_data(
 
 
 def _circular(adata: AnnData, column: str) -> str:
-    """Say how the features made the groups of a column, if it is known; else return an empty text.
+    """Return how the features made the groups of a column, or an empty text if it is not known.
 
     Columns of a map, selections of the widget, and clusterings of scanpy are known.
     """
