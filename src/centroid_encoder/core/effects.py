@@ -86,7 +86,8 @@ def _column(block: Any, j: int) -> tuple[Doubles, Codes]:
 def _sums(values: Doubles, codes: Codes, sizes: Codes) -> NDArray[np.float64]:
     """(5, G) numbers of values, sums of ranks and values, squares, and numbers above 0.
 
-    The squares are those of the differences to the mean of the column. `values` are those that are not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
+    The squares are those of the differences to the mean of the column. `values` are those that are
+    not 0, `codes` their groups, and `sizes` the (G,) numbers of rows.
     """
 
     def add(codes: Codes, weights: Any = None) -> Any:
