@@ -193,7 +193,7 @@ class TellingFeatures:
         both = np.sort(np.concatenate(samples))
         first, values = np.isin(both, samples[0]), self._X[both][:, self._columns]
         areas = effects(values, np.where(first, 0, 1), 2).auroc[0]
-        # A feature without values in one of the classes tells nothing.
+        # A feature without values in one of the classes separates nothing.
         areas = np.where(np.isnan(areas), 0.5, areas)
         best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
         values = filled(dense(values, best))
