@@ -9,6 +9,7 @@ variance. Prints the percentages for the images, the hidden layer and the output
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -36,8 +37,12 @@ def kept(points: NDArray[Any]) -> float:
     return 100 * float(pca.explained_variance_ratio_.sum())
 
 
-def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
-    """Train d → d → d; return the standardised images, the hidden layer and the output, (n, d)."""
+Layers = Callable[[NDArray[Any]], tuple[NDArray[Any], ...]]
+"""Function of (n, d) images: the standardised images, the hidden layer and the output, (n, d)."""
+
+
+def trained(X: NDArray[Any], codes: NDArray[np.intp]) -> Layers:
+    """Train d → d → d on (n, d) images and their (n,) class indices."""
     device = torch.device("cpu")
     index = np.arange(len(X))
     standardizer, *_ = fit_standardizer(X, index, codes, "global", np.inf, max_features=None)
@@ -59,10 +64,14 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
             network, targets, data, config, generator,
             callback=lambda report: report is not None and report.step == N_EPOCHS,
         )  # fmt: skip
-    with torch.no_grad():
-        hidden = network.encode(inputs, depth=0)
-        output = network.decode(hidden, depth=0)
-    return inputs.numpy(), hidden.numpy(), output.numpy()
+
+    @torch.no_grad()
+    def layers(images: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        z = standardizer(images)
+        hidden = network.encode(z, depth=0)
+        return z.numpy(), hidden.numpy(), network.decode(hidden, depth=0).numpy()
+
+    return layers
 
 
 def main() -> None:
@@ -70,7 +79,8 @@ def main() -> None:
     (X, y), _ = datasets.mnist()
     for pair, (before, after) in PAPER.items():
         chosen = np.isin(y, pair)
-        images, hidden, output = through_network(X[chosen], np.searchsorted(pair, y[chosen]))
+        layers = trained(X[chosen], np.searchsorted(pair, y[chosen]))
+        images, hidden, output = layers(X[chosen])
         print(
             f"digits {pair[0]} and {pair[1]}: two principal components have {kept(images):.1f} % "
             f"of the variance of the images (paper {before} %), {kept(hidden):.1f} % in the "

@@ -19,7 +19,7 @@ from benchmarks.protocols import EXPERIMENTS
 def test_the_output_has_more_variance_in_two_components_than_the_images() -> None:
     X, y = load_digits(return_X_y=True)
     chosen = np.isin(y, (4, 9))
-    images, hidden, output = variance.through_network(X[chosen], (y[chosen] == 9).astype(int))
+    images, hidden, output = variance.trained(X[chosen], (y[chosen] == 9).astype(int))(X[chosen])
     assert images.shape == hidden.shape == output.shape == (chosen.sum(), 64)
     assert variance.kept(output) > 1.5 * variance.kept(images)
 
