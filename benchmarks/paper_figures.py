@@ -112,8 +112,9 @@ def embedded(experiment: str, method: str) -> Arrays:
 
 def error(found: Arrays) -> float:
     """Return the 5-NN error of the test samples in percent."""
-    predicted = knn_predict(found["train"], found["y"], found["test"])
-    return 100 * float((predicted != found["y_test"]).mean())
+    classes, codes = np.unique(found["y"], return_inverse=True)
+    predicted = knn_predict(found["train"], codes, found["test"])
+    return 100 * float((classes[predicted] != found["y_test"]).mean())
 
 
 def neighbors(centers: NDArray[Any], box: Any, names: Sequence[str]) -> list[str]:
@@ -159,7 +160,8 @@ def panel(
     ax.scatter(*points[order].T, c=colors[codes[order]], s=size, linewidth=0, rasterized=True)
     for c, name in enumerate(names):
         place = np.median(points[codes == c], axis=0)
-        text = ax.annotate(name, place, ha="center", va="center", fontsize=9, weight="bold")
+        side = ("right", "left")[c] if len(names) == 2 else "center"
+        text = ax.annotate(name, place, ha=side, va="center", fontsize=9, weight="bold")
         text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
     ax.set(xlim=box[::2], ylim=box[1::2], xticks=[], yticks=[])
     ax.set_title(title, fontsize=10)

@@ -176,7 +176,7 @@ class CentroidEncoderWidget(QWidget):
         for key in (label_key, instance_key):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
-        self.catalog.choose(self.catalog.add(adata, name))
+        self.catalog.open(adata, name)
         self.form.set_adata(adata, label_key)
         if layer is not None:
             self.catalog.choose_layer(layer)

@@ -188,6 +188,14 @@ class Catalog:
         self.refresh()
         return table
 
+    def open(self, adata: AnnData, name: str, *, path: Path | None = None) -> None:
+        """Add an AnnData, and choose it; it may be one that is chosen and has changed."""
+        is_new = all(table.adata is not adata for table in self.tables)
+        table = self.add(adata, name, path=path)
+        # A first table was chosen when it was added, and joining takes long with many cells.
+        if not is_new or self.table is not table:
+            self.choose(table)
+
     def choose_roles(self, roles: Mapping[str, Role]) -> None:
         """Give columns of the chosen table other roles; raise an InputError if they do not fit."""
         table = self._chosen

@@ -59,7 +59,7 @@ class DataPanel(QWidget):
         catalog.read_later = self._read_ids
         self._refresh = delayed(self, 0, catalog.refresh)
 
-        self.opening = Opening(catalog, catalog.choose, self._on_failed)
+        self.opening = Opening(catalog.open, self._on_failed)
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         self.menu = QMenu(self)
@@ -168,7 +168,7 @@ class DataPanel(QWidget):
             self._on_failed(error)
             return
         adata = measured(job)
-        self.catalog.choose(self.catalog.add(adata, f"{name_of(job)}: measured"))
+        self.catalog.open(adata, f"{name_of(job)}: measured")
         notices = " ".join(map(sentence, job.notices))
         if notices and not self.catalog.faults:
             self.message.say(notices, "warning")

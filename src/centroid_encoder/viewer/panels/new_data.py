@@ -33,6 +33,8 @@ from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from centroid_encoder.tl._ingest import Ingestion
     from centroid_encoder.tl._run import Job
 
@@ -61,7 +63,7 @@ class NewDataPanel(JobPanel):
         self._used: Table | None = None
         """Table with the map that the running job uses."""
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
-        self.opening = Opening(session.catalog, self.table_box.choose, self.say_error)
+        self.opening = Opening(self._add, self.say_error)
         tip = "Read a .h5ad, a .zarr or a table of another program"
         self.open_button = button("Open …", tip, self.opening.ask)
         tip = (
@@ -82,6 +84,10 @@ class NewDataPanel(JobPanel):
     def reference(self) -> Table | None:
         """The table with the shown map, or None."""
         return None if self.session.result is None else self.session.table
+
+    def _add(self, adata: AnnData, name: str, *, path: Path) -> None:
+        """Add a table that was opened here, and choose it."""
+        self.table_box.choose(self.session.catalog.add(adata, name, path=path))
 
     def offer(self) -> None:
         """Offer all tables except that with the map."""

@@ -20,8 +20,6 @@ from centroid_encoder.viewer.task import Steps, Task
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Progress
-    from centroid_encoder.viewer.data.catalog import Catalog
-    from centroid_encoder.viewer.data.tables import Table
 
 TABLES = f"Tables of cells (*.h5ad *{PARQUET} {' '.join(f'*{x} *{x}.gz' for x in TEXT)})"
 """Filter of the dialog that opens a file."""
@@ -115,19 +113,17 @@ class TaskRow(QWidget):
 
 
 class Opening(TaskRow):
-    """Reads tables one after another, and adds them to a catalog.
+    """Reads tables one after another.
 
-    `opened` is called with each `Table`, `failed` with the exception that ended a reading.
+    `opened` is called with each AnnData, its name and ``path=``, `failed` with the exception that
+    ended a reading.
     """
 
     def __init__(
-        self,
-        catalog: Catalog,
-        opened: Callable[[Table], object],
-        failed: Callable[[Exception], object],
+        self, opened: Callable[..., object], failed: Callable[[Exception], object]
     ) -> None:
         super().__init__()
-        self._catalog, self._opened, self._failed = catalog, opened, failed
+        self._opened, self._failed = opened, failed
         self._waiting: list[Path] = []
 
     def ask(self) -> None:
@@ -169,4 +165,4 @@ class Opening(TaskRow):
         adata, notice = found
         if notice:
             show_warning(notice)
-        self._opened(self._catalog.add(adata, path.name, path=path))
+        self._opened(adata, path.name, path=path)
