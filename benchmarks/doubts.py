@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,12 @@ class Cells:
     """(n,) names."""
     genes: NDArray[Any]
     """(d,) names."""
+    scale: float = 1e4
+    """Total of a cell after the normalisation."""
 
     def __getitem__(self, rows: NDArray[Any]) -> Cells:
-        return Cells(self.counts[rows], self.total[rows], self.kind[rows], self.genes)
+        of_rows = {name: getattr(self, name)[rows] for name in ("counts", "total", "kind")}
+        return replace(self, **of_rows)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,9 @@ def read(name: str) -> Cells:
         total, label = adata.obs["nUMI"].to_numpy(np.float64), "cell_type"
         counts = _counts(adata.X, total)
     kind = adata.obs[label].astype(str).replace(NAMES).to_numpy()
-    cells = Cells(counts, total, kind, adata.var_names.to_numpy())
+    # The 240 genes of paul15 have about 850 counts in a cell.
+    scale = float(np.median(total)) if name == "paul15" else 1e4
+    cells = Cells(counts, total, kind, adata.var_names.to_numpy(), scale)
     return cells[~np.isin(kind, RARE)]
 
 
@@ -185,13 +190,9 @@ def table(cells: Cells, condition: str, rng: np.random.Generator) -> AnnData:
         counts.data = rng.binomial(counts.data.astype(int), 0.3).astype(np.float64)
         inside = np.asarray(counts.sum(axis=1)).ravel()
         total = np.maximum(inside if whole else np.round(0.3 * total), np.maximum(inside, 1))
-    X = sparse.csr_matrix(sparse.diags(1e4 / total) @ counts)
-    if condition == "counts per million":
-        X.data = np.log1p(100 * X.data)
-    elif condition == "square roots":
-        X.data = np.sqrt(X.data)
-    else:
-        X.data = np.log1p(X.data)
+    scale = 1e6 if condition == "counts per million" else cells.scale
+    X = sparse.csr_matrix(sparse.diags(scale / total) @ counts)
+    X.data = np.sqrt(X.data) if condition == "square roots" else np.log1p(X.data)
     if condition.endswith("of the genes"):
         share = 0.5 if condition.startswith("half") else 0.25
         genes = np.flatnonzero(rng.random(len(genes)) < share)
@@ -208,7 +209,7 @@ def doublets(cells: Cells, rng: np.random.Generator, n: int = 300) -> Cells:
     first, second = rng.integers(len(cells.kind), size=(2, 10 * n))
     unlike = np.flatnonzero(cells.kind[first] != cells.kind[second])[:n]
     one, other = cells[first[unlike]], cells[second[unlike]]
-    return Cells(one.counts + other.counts, one.total + other.total, one.kind, one.genes)
+    return replace(one, counts=one.counts + other.counts, total=one.total + other.total)
 
 
 def measured(pair: Pair) -> Iterator[dict[str, Any]]:

@@ -51,6 +51,7 @@ SOILS = {
     1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
     5: "vegetation stubble", 7: "very damp grey soil",
 }  # fmt: skip
+NAMES = {"train": "training samples", "test": "test samples"}
 Arrays = dict[str, NDArray[Any]]
 """``train``, ``test``: (n, 2) places; ``y``, ``y_test``: (n,) labels; ``centers``: (M, 2)."""
 
@@ -228,7 +229,7 @@ def landsat() -> None:
         title = f"{method}: {error(found):.1f} %"
         for ax, part, y in zip(row, ("train", "test"), ("y", "y_test"), strict=True):
             of_panel = found[part], found[y], found["centers"], names
-            panel(ax, f"{title}, {part}", *of_panel, size=4, regions=True, least=0.002)
+            panel(ax, f"{title}, {NAMES[part]}", *of_panel, size=4, regions=True, least=0.002)
     save(figure, "landsat")
 
 
