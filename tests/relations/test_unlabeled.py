@@ -146,6 +146,18 @@ def test_cells_of_held_out_donors_shape_nothing() -> None:
         assert_array_equal(array, parts(others)[name], err_msg=name)
 
 
+def test_it_is_said_if_only_held_out_donors_have_unlabeled_cells() -> None:
+    cells = digits(300, n=300)
+    cells.obs["donor"] = pd.Categorical((np.arange(300) % 5).astype(str))
+    model = ce.CentroidEncoder(max_epochs=2)
+    options: dict[str, Any] = {"group_key": "donor", "model": model, "progress": False}
+    ce.tl.centroid_encoder(cells, "t", **options)
+    held_out = np.flatnonzero(cells.obs["ce_split"] == "test")
+    cells.obs.loc[cells.obs_names[held_out[:5]], "t"] = np.nan
+    with pytest.warns(ce.errors.CentroidEncoderWarning, match="are in held-out groups"):
+        ce.tl.centroid_encoder(cells, "t", use_unlabeled=True, **options)
+
+
 def test_a_cross_validation_chooses_in_each_fold() -> None:
     cells = digits(80)
     ce.tl.cross_validate(cells, "t", n_folds=2, use_unlabeled=True, progress=False)

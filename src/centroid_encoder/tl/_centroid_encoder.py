@@ -327,6 +327,10 @@ class Training(_run.Job):
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         is_held_out = self.held_out[self.kept]
+        helping = {} if self._unlabeled is None else self._unlabeled.options(is_held_out)
+        if helping and not len(helping["unlabeled"]):
+            text = "unlabeled cells are not used: all of them are in held-out groups"
+            self.notices.append(text)
         fit = self._estimator.fit_codes(
             cells.X,
             np.where(self.train[self.kept], codes, -1),
@@ -335,7 +339,7 @@ class Training(_run.Job):
             groups=None if cells.groups is None else cells.groups[self.kept],
             novelty=True,
             callback=callback,
-            **({} if self._unlabeled is None else self._unlabeled.options(is_held_out)),
+            **helping,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
         if fit.spread_errors is not None:
