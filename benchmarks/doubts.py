@@ -260,7 +260,7 @@ def measured(pair: Pair) -> Iterator[dict[str, Any]]:
 
 def ingested(query: AnnData, known: AnnData) -> bool:
     """Ingest a query, and return whether a warning says that it is shifted as a whole."""
-    job = ce.tl.ingest.job(query, known, missing="mean", max_missing=1)
+    job = ce.tl.ingest.job(query, known, missing="estimate", max_missing=1)
     job.run()
     job.write(query)
     return any("as a whole" in str(notice) for notice in job.notices)

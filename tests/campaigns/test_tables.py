@@ -87,7 +87,7 @@ def train(adata: ad.AnnData, options: dict[str, Any]) -> ad.AnnData:
         adata, "label", model=model, progress=False, copy=True, **options
     )
     key = options.get("key_added") or "ce"
-    ce.tl.ingest(adata[::2].copy(), trained, key=key, missing="mean", progress=False, copy=True)
+    ce.tl.ingest(adata[::2].copy(), trained, key=key, missing="estimate", progress=False, copy=True)
     return trained
 
 

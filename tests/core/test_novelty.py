@@ -186,6 +186,42 @@ def test_logarithms_are_those_of_the_formulas() -> None:
     assert_allclose(found[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4)
 
 
+def test_estimates_are_expectations_of_a_normal_distribution() -> None:
+    X, codes = drawn(500, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    rng = np.random.default_rng(1)
+    x = drawn(20, range(4), 1)[0].astype(float)
+    gaps = rng.random(x.shape) < 0.3
+    gaps[:, 3], gaps[5] = True, False
+    x[gaps] = np.nan
+    found = model.estimated(x, gaps, standardizer)
+    # The covariance of the z-scores in the model: the axes, and the same noise in all features.
+    variance, d = model.reference.var(axis=0), x.shape[1]
+    noise = max(1 - variance.sum() / d, 0.05)
+    covariance = (model.axes * variance) @ model.axes.T + noise * np.eye(d)
+    center = model.axes @ model.offset
+    z = np.clip((x - standardizer.mean) / standardizer.scale, -10, 10)
+    for row, there in enumerate(~gaps):
+        away = np.linalg.solve(covariance[np.ix_(there, there)], (z[row] - center)[there])
+        expected = center + covariance[:, there] @ away
+        expected = standardizer.mean + standardizer.scale * expected
+        assert_allclose(found[row], np.where(there, x[row], expected), rtol=1e-4, atol=1e-4)
+
+
+def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    known, unknown = (drawn(300, classes, 1)[0] for classes in (range(4), range(4, 5)))
+    gaps = np.zeros(known.shape, dtype=bool)
+    gaps[:, ::2] = True
+    a, b = (
+        model.quantiles(model.estimated(x.astype(float), gaps, standardizer), standardizer)
+        for x in (known, unknown)
+    )
+    assert (a > 0.95).mean() < 0.2
+    assert roc_auc_score(np.repeat([0, 1], 300), np.concatenate([a, b])) > 0.85
+
+
 def test_duplicates_are_not_novel() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=600)

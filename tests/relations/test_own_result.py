@@ -42,7 +42,7 @@ def with_gaps(query: AnnData, seed: int) -> AnnData:
 
 def results(adata: AnnData, reference: AnnData, **options) -> pd.DataFrame:
     adata = adata.copy()
-    ce.tl.ingest(adata, reference, missing="mean", progress=False, **options)
+    ce.tl.ingest(adata, reference, missing="estimate", progress=False, **options)
     found = adata.obs[list(COLUMNS)].copy()
     found["ce_label"] = found["ce_label"].astype(str)
     found[["x", "y"]] = adata.obsm["X_ce"]

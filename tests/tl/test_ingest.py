@@ -214,22 +214,23 @@ class TestNames:
         other.var_names = [f"ENSG{i}" for i in range(8)]
         lacks = "X lacks 2 of the 8 features that the map uses: 'gene0', 'gene1'"
         for adata, kwargs, words in (
-            (some, {}, f'{lacks} (25%); pass missing="mean"'),
-            (some, {"missing": "mean"}, "more than max_missing=0.2"),
-            (other, {"missing": "mean", "max_missing": 1}, "'ENSG0': are these names of anoth"),
+            (some, {}, f'{lacks} (25%); pass missing="estimate"'),
+            (some, {"missing": "estimate"}, "more than max_missing=0.2"),
+            (other, {"missing": "estimate", "max_missing": 1}, "'ENSG0': are these names of anoth"),
         ):
             with unchanged(adata), pytest.raises(ValueError, match=re.escape(words)):
                 ingest(adata, known, **kwargs)
 
     @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-    def test_the_mean_can_replace_missing_ones(self, known, new, ingest, caplog, kind):
+    def test_missing_ones_can_be_estimated(self, known, new, ingest, caplog, kind):
         some = AnnData(kind(new.X[:, 1:]), obs=new.obs, var=new.var.iloc[1:])
-        ingest(some, known, missing="mean")
+        ingest(some, known, missing="estimate")
         assert "lacks 1 of the 8 features" in caplog.text
-        filled = new.copy()
-        filled.X[:, 0] = known.X[(known.obs["ce_split"] == "train").to_numpy(), 0].mean()
-        ingest(filled, known)
-        assert_allclose(some.obsm["X_ce"], filled.obsm["X_ce"], atol=1e-4)
+        gaps = new.copy()
+        gaps.X[:, 0] = np.nan
+        ingest(gaps, known, missing="estimate")
+        assert_allclose(some.obsm["X_ce"], gaps.obsm["X_ce"], atol=1e-4)
+        assert_allclose(some.obs["ce_novelty"], gaps.obs["ce_novelty"], atol=1e-4)
         assert some.uns["ce"]["params"]["n_missing"] == 1
 
     def test_features_of_weight_0_may_be_missing(self, known, new, ingest):
@@ -314,7 +315,7 @@ class TestValues:
         new.X[:60] = np.random.default_rng(3).normal(size=40) * 2 + new.X[:60] / 2
         ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
         lacking = new[:, :33].copy()
-        ingest(lacking, known, missing="mean")
+        ingest(lacking, known, missing="estimate")
         assert "as a whole" not in caplog.text
         novelty = lacking.obs["ce_novelty"].to_numpy()
         assert (novelty[:60] > 0.9).mean() > 0.8
@@ -324,14 +325,14 @@ class TestValues:
         new.X[[3, 50], 2] = np.nan, np.inf
         with unchanged(new), pytest.raises(ValueError, match="2 NaN or infinite") as caught:
             ingest(new, known)
-        assert "the first is 'gene2' of cell 'new3'; pass missing=\"mean\"" in str(caught.value)
-        filled = new.copy()
-        filled.X[[3, 50], 2] = known.X[(known.obs["ce_split"] == "train").to_numpy(), 2].mean()
-        before = new.X.copy()
-        ingest(new, known, missing="mean")
-        ingest(filled, known)
-        assert_allclose(new.obsm["X_ce"], filled.obsm["X_ce"], atol=1e-4)
+        assert "the first is 'gene2' of cell 'new3'; pass missing=\"estimate\"" in str(caught.value)
+        before, complete = new.X.copy(), np.setdiff1d(np.arange(new.n_obs), [3, 50])
+        ingest(new, known, missing="estimate")
         assert_array_equal(new.X, before)
+        alone = new[complete].copy()
+        ingest(alone, known)
+        assert_allclose(new.obsm["X_ce"][complete], alone.obsm["X_ce"], atol=1e-4)
+        assert np.isfinite(new.obsm["X_ce"]).all()
 
     def test_cells_with_missing_values_can_be_left_out(self, known, new, ingest, caplog):
         expected = ingest(new, known, copy=True)
@@ -385,9 +386,9 @@ class TestUnassigned:
     @pytest.mark.parametrize(
         ("kwargs", "words"),
         [
-            ({"missing": "no"}, "missing must be 'error' or 'drop' or 'mean'; got 'no'"),
+            ({"missing": "no"}, "missing must be 'error' or 'drop' or 'estimate'; got 'no'"),
             ({"missing": "drop", "max_missing": 0.3}, 'no effect with missing="drop"'),
-            ({"missing": "mean", "max_missing": 2}, "max_missing must be a number in [0, 1]"),
+            ({"missing": "estimate", "max_missing": 2}, "max_missing must be a number in [0, 1]"),
             ({"max_missing": 0.3}, 'max_missing=0.3 has no effect with missing="error"'),
             ({"max_novelty": "high"}, "max_novelty must be a number in [0, 1]; got 'high'"),
             ({"key_added": "a/b"}, "'a/b'"),

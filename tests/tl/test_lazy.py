@@ -259,7 +259,7 @@ class TestIngestionOfDaskArrays:
         X = 1.3 * genes()
         X[[3, 200], [5, 7]] = np.nan
         one, other = (table(x)[:, 1:].copy() for x in (X, da.from_array(X, chunks=(50, 60))))
-        options = {"missing": "mean", "max_missing": 0.5}
+        options = {"missing": "estimate", "max_missing": 0.5}
         assert_same(placed(other, known, **options), placed(one, known, **options))
 
     def test_names_the_cell_of_a_gap(self, known):

@@ -204,10 +204,10 @@ def feature_panel(
 @click.option("--use-raw", is_flag=True, help="Take the values from raw.")
 @click.option(
     "--missing",
-    type=click.Choice(["error", "drop", "mean"]),
+    type=click.Choice(["error", "drop", "estimate"]),
     default="error",
-    help="What to do with missing genes and NaN of QUERY: stop, leave cells with NaN out, or use "
-    "the training mean.",
+    help="What to do with missing genes and NaN of QUERY: stop, leave cells with NaN out, or "
+    "estimate them from the other values.",
 )
 @click.option("--max-missing", default=0.2, help="Largest share of genes that QUERY may lack.")
 @click.option("--min-confidence", default=0.0, help='Cells with less confidence are "unassigned".')

@@ -31,6 +31,7 @@ LOCAL = 0.5  # factor of the usual log distance at the neighbours, which is subt
 RIDGE = 0.05  # share of the mean variance in the covariance of each class
 FLOOR = 0.01  # relative distance that is added, so that the logarithm of 0 is finite
 LEAST_SPREAD = 0.05  # smallest standard deviation of a logarithm, for data with many duplicates
+LEAST_NOISE = 0.05  # smallest variance of a z-score around the axes, for few features
 EQUAL = 0.02  # scores with smaller differences count as equal
 
 Floats = NDArray[np.float64]
@@ -122,6 +123,27 @@ class Novelty:
         below = np.searchsorted(self.known, scores - EQUAL, side="left")
         upto = np.searchsorted(self.known, scores + EQUAL, side="right")
         return ((below + upto) / (2 * len(self.known))).astype(np.float32)
+
+    def estimated(self, X: Floats, gaps: NDArray[np.bool_], standardizer: Standardizer) -> Floats:
+        """(n, d) X with an estimate in each of the (n, d) `gaps`, from the other values of its row.
+
+        The estimate is the expectation under probabilistic principal component analysis (Tipping &
+        Bishop 1999) of the training samples.
+        """
+        axes, center = self.axes.astype(np.float64), self.axes @ self.offset
+        variance = self.reference.var(axis=0).astype(np.float64)
+        noise = max(1 - variance.sum() / len(axes), LEAST_NOISE)
+        prior = noise * np.diag(1 / np.maximum(variance, 1e-6))
+        filled = np.where(gaps, standardizer.mean, X)
+        away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
+        in_all = gaps.all(axis=0)
+        precision = np.repeat([axes[~in_all].T @ axes[~in_all] + prior], len(X), axis=0)
+        own = gaps & ~in_all
+        for row in np.flatnonzero(own.any(axis=1)):
+            precision[row] -= axes[own[row]].T @ axes[own[row]]
+        places = np.linalg.solve(precision, (away @ axes)[..., None])[..., 0]
+        expected = standardizer.mean + standardizer.scale * (center + places @ axes.T)
+        return np.where(gaps, expected, filled)
 
     def _points(self, X: Matrix, standardizer: Standardizer) -> Points:
         """(n, K) rows of X on the axes; a sparse matrix stays sparse."""

@@ -23,7 +23,7 @@ Placed = NDArray[np.float32]
 
 BLOCKS = 64
 """Chunks of a dask array that are computed before the next check for Stop."""
-TAKE_MEAN = 'pass missing="mean" to use the mean of the training cells instead'
+ESTIMATE = 'pass missing="estimate" to estimate them from the other values of each cell'
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,17 @@ class NewCells:
             names = getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
             text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
-            raise InputError(f"{text}; {TAKE_MEAN}", parameter="missing")
+            raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
         if not n_gaps.any() and not len(absent):
             return x, np.zeros(x.shape[0], dtype=bool)
         dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
         gaps = ~np.isfinite(dense)
         gaps[:, absent] = True
-        filled = np.where(gaps, self.model.fitted_map.standardizer.mean, dense)
+        standardizer, novelty = self.model.fitted_map.standardizer, self.model.fitted_map.novelty
+        if novelty is None:
+            filled = np.where(gaps, standardizer.mean, dense)
+        else:
+            filled = novelty.estimated(dense, gaps, standardizer)
         share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
         allowed = 1 if self.max_missing is None else self.max_missing
         return filled, (share > allowed) | gaps.all(axis=1)
@@ -142,11 +146,11 @@ def read_new_cells(
         raise InputError(text)
     lacking = len(absent) / used.sum()
     if not max_missing:
-        raise InputError(f"{text} ({lacking:.0%}); {TAKE_MEAN}", parameter="missing")
+        raise InputError(f"{text} ({lacking:.0%}); {ESTIMATE}", parameter="missing")
     if lacking > max_missing:
         text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
         raise InputError(text, parameter="max_missing")
-    return cells, [*notices, f"{text}; the mean of the training cells is used instead"]
+    return cells, [*notices, f"{text}; they are estimated from the others"]
 
 
 def _chunks(X: Any) -> Iterator[slice]:

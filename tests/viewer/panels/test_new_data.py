@@ -86,7 +86,7 @@ def test_results_are_those_of_the_function(
     others.X = None
     panel.table_box.currentIndexChanged.emit(0)
     panel.features.value = "layers: logged"
-    arguments = {"key_added": "mine", "min_confidence": 0.8, "missing": "mean"}
+    arguments = {"key_added": "mine", "min_confidence": 0.8, "missing": "estimate"}
     for name, value in arguments.items():
         panel.form.fields[name].value = value
     arguments["layer"] = "logged"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
@@ -22,9 +22,7 @@ from centroid_encoder.viewer.task import Task, run_job
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
 
-CURES_OF_MISSING = {"Leave out these cells": "drop", "Use the mean of the feature": "mean"}
-"""What a button may do about missing values, and its value of the parameter `missing`."""
-N_CURES = len(CURES_OF_MISSING)
+N_CURES = 2
 MAX_LEFT_OUT = 0.05
 """Largest share of cells with missing values that are left out unasked."""
 
@@ -35,6 +33,12 @@ class JobPanel(QWidget):
     `form` has the fields of its arguments. `table` and `call` are the table and the call of the
     running job, or None. The session writes the results.
     """
+
+    cures_of_missing: ClassVar = {
+        "Leave out these cells": "drop",
+        "Use the mean of the feature": "mean",
+    }
+    """What a button may do about missing values, and its value of the parameter `missing`."""
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
@@ -148,7 +152,7 @@ class JobPanel(QWidget):
             self.message.say("Stopped before the first epoch had ended; nothing has changed.")
         elif getattr(error, "parameter", "") == "missing":
             self.message.say(error, "error")
-            cures = CURES_OF_MISSING.items()
+            cures = self.cures_of_missing.items()
             self.offer_cures({x: partial(self.set_and_run, "missing", how) for x, how in cures})
         else:
             self.say_error(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -40,14 +40,20 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
+ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 
 
 class NewDataPanel(JobPanel):
     """Places the cells of another table in the map; the parent lays out `form`, its settings."""
 
+    cures_of_missing: ClassVar = {
+        "Leave out these cells": "drop",
+        "Estimate the values": "estimate",
+    }
+
     def __init__(self, session: Session) -> None:
         self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
-        self.missing = ComboBox(name="missing", label="Missing", choices=MISSING)
+        self.missing = ComboBox(name="missing", label="Missing", choices=ESTIMATED)
         self.confidence = FloatSpinBox(
             name="min_confidence", label="Confidence from", value=0, min=0, max=1, step=0.05
         )
