@@ -137,11 +137,11 @@ class Novelty:
         filled = np.where(gaps, standardizer.mean, X)
         away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
         in_all = gaps.all(axis=0)
-        precision = np.repeat([axes[~in_all].T @ axes[~in_all] + prior], len(X), axis=0)
-        own = gaps & ~in_all
+        precision, along = axes[~in_all].T @ axes[~in_all] + prior, away @ axes
+        places, own = np.linalg.solve(precision, along.T).T, gaps & ~in_all
         for row in np.flatnonzero(own.any(axis=1)):
-            precision[row] -= axes[own[row]].T @ axes[own[row]]
-        places = np.linalg.solve(precision, (away @ axes)[..., None])[..., 0]
+            lacking = axes[own[row]]
+            places[row] = np.linalg.solve(precision - lacking.T @ lacking, along[row])
         expected = standardizer.mean + standardizer.scale * (center + places @ axes.T)
         return np.where(gaps, expected, filled)
 
