@@ -171,7 +171,7 @@ def panel(
 
 def save(figure: Figure, name: str) -> None:
     """Write a figure into the images of the docs."""
-    figure.savefig(IMAGES / f"paper-{name}.png", dpi=80)
+    figure.savefig(IMAGES / f"paper-{name}.webp", dpi=80, pil_kwargs={"quality": 80})
     plt.close(figure)
 
 
