@@ -4,12 +4,12 @@
     python -m benchmarks.cells pbmc3k --method LDA
 
 The splits are five stratified folds. If the data come from several donors or technologies, each of
-these is held out in turn instead. Counts are normalised to 10,000 for each cell (of paul15, to
-the median), and their logarithms taken. The 2,000 features with the largest variance among the training cells are used.
-Rivals get the first 50 principal components of the z-scores, as is usual for cells; with all genes,
-most of them make more errors. Prints the mean errors, and adds the runs to a CSV file, from which
-`python -m benchmarks.render` makes a table of docs/benchmarks.md. Data sets and methods that the
-file has already are not run again. Needs the data folder.
+these is held out in turn instead. Counts are normalised to 10,000 for each cell (of paul15, to the
+median), and their logarithms taken. The 2,000 features with the largest variance among the training
+cells are used. Rivals get the first 50 principal components of the z-scores, as is usual for cells;
+with all genes, most of them make more errors. Prints the mean errors, and adds the runs to a CSV
+file, from which `python -m benchmarks.render` makes a table of docs/benchmarks.md. Data sets and
+methods that the file has already are not run again. Needs the data folder.
 """
 
 from __future__ import annotations
