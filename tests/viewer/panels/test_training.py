@@ -1,15 +1,8 @@
 """Running jobs are cancelled or end with their window, and change nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from anndata import AnnData
-from napari import Viewer
-from pytestqt.qtbot import QtBot
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.progress import TaskRow
@@ -41,17 +34,8 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
     ],
 )
 def test_cancelling_or_closing_while_a_job_runs(
-    viewer: Viewer,
-    open_widget: Callable[[], CentroidEncoderWidget],
-    image_of: Callable[..., Any],
-    make_cells: Callable[..., AnnData],
-    embed: Callable[..., AnnData],
-    qtbot: QtBot,
-    unchanged: Any,
-    tmp_path: Path,
-    what: str,
-    how: str,
-) -> None:
+    viewer, open_widget, image_of, make_cells, embed, qtbot, unchanged, tmp_path, what, how
+):
     cells, others = embed(), make_cells(n_obs=600)
     others.write_h5ad(tmp_path / "others.h5ad")
     viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
