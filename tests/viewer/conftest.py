@@ -81,6 +81,10 @@ class Window:
             getattr(viewer, name)[:] = callbacks
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         QApplication.processEvents()
+        # napari collects garbage at each change of the layers; it takes a quarter of a second where
+        # all that was imported or opened before is looked through again.
+        gc.collect()
+        gc.freeze()
 
     def close(self) -> None:
         viewer, self._viewer = self._viewer, None

@@ -59,7 +59,7 @@ def test_all_layers_are_coloured_and_the_list_names_them(widget, viewer, qtbot):
     for row, layer, shown in (
         (1, "in no layer", ["A_mask", "–", "–"]),
         (1, "B_mask", ["A_mask", "B_mask", "–"]),
-        (2, "A_mask", ["–", "–", "A_mask"]),
+        (2, "A_mask", ["A_mask", "–", "–"]),
     ):
         action(table, row, layer).trigger()
         assert [row[2] for row in rows(table)] == shown
