@@ -205,13 +205,3 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
         assert widget.save_row.message.text() == f"Saved {path.name}."
 
     return run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _settled() -> None:
-    """Exclude imported modules from garbage collection, which runs several times per viewer."""
-    import_module("centroid_encoder.viewer._widget")
-    import_module("centroid_encoder.viewer.task")
-    import_module("scanpy")
-    gc.collect()
-    gc.freeze()

@@ -76,6 +76,7 @@ print("torch" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_the_widget_is_made_without_torch():
     assert run("-W", "ignore", "-c", OPENED).strip() == "False"
 

@@ -1,7 +1,4 @@
-from app_model.registries import MenusRegistry
-from app_model.types import MenuItem
 from napari import Viewer
-from napari._app_model import get_app_model
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QMenu
 
@@ -40,10 +37,3 @@ def test_all_menu_entries_open_and_hide_the_same_widget(viewer, qtbot):
         shown = [] if widgets(viewer) else [widget]
         entry(each).trigger()
         qtbot.waitUntil(lambda shown=shown: widgets(viewer) == shown)
-
-
-def test_command_palette_cannot_run_the_reader(viewer):
-    palette = get_app_model().menus.get_menu(MenusRegistry.COMMAND_PALETTE_ID)
-    commands = {item.command.id: item.command for item in palette if isinstance(item, MenuItem)}
-    assert commands["centroid-encoder.widget"].enablement is None
-    assert not commands["centroid-encoder.read_h5ad"].enablement.eval({})

@@ -1,4 +1,4 @@
-"""Several images with the same ids in one table: from opening them to the saved result."""
+"""Several images with the same ids in one table."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,46 +10,22 @@ import pytest
 from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
-from pytestqt.qtbot import QtBot
 
-from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import give_label, is_colored, marked, open_table, seen_colors, texts
-
-
-class Study:
-    """A widget with several images in one table, and checks of its state."""
-
-    def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
-        self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
-
-    @property
-    def adata(self) -> AnnData:
-        return self.widget.catalog.table.adata
-
-    def check(self) -> None:
-        """Check that each cell is joined to its own label in its own image."""
-        obs, joins = self.adata.obs, self.widget.catalog.joins
-        joined = np.zeros(len(obs), dtype=int)
-        for link, join in joins.items():
-            rows = np.flatnonzero(join.joined)
-            joined[rows] += 1
-            assert set(obs["ImageName"].iloc[rows]) == {link.image}
-            assert link.layer.name.startswith(f"{link.image}_")
-            np.testing.assert_array_equal(join.ids[rows], obs["CellNb"].iloc[rows])
-        np.testing.assert_array_equal(joined, obs["ImageName"].isin([x.image for x in joins]))
-
-    def marked(self) -> dict[str, set[int]]:
-        """Return the outlined labels of the one mask that is shown."""
-        (layer,) = (x for x in self.viewer.layers if x.name.endswith("_mask") and x.visible)
-        labels = marked(self.viewer, layer)
-        return {layer.name: labels} if labels else {}
+from tests.viewer.seen import marked, seen_colors, texts
 
 
 @pytest.fixture
-def study(viewer, open_widget, qtbot) -> Study:
-    return Study(viewer, open_widget(), qtbot)
+def study(viewer, open_widget) -> Any:
+    return SimpleNamespace(viewer=viewer, widget=open_widget())
+
+
+def marked_mask(viewer: Viewer) -> dict[str, set[int]]:
+    """Return the outlined labels of the one mask that is shown."""
+    (layer,) = (x for x in viewer.layers if x.name.endswith("_mask") and x.visible)
+    labels = marked(viewer, layer)
+    return {layer.name: labels} if labels else {}
 
 
 @pytest.fixture
@@ -66,56 +42,12 @@ def three(make_cells, image_of) -> tuple[Any, AnnData]:
         adata.obs["CellNb"] = numbers[adata.obs.pop("cell_id")]
         adata.obs_names = [f"{'ABC'[i]}{k}" for k in range(n)]
         parts.append(adata)
-
     whole = ad.concat(parts)
     order = np.random.default_rng(0).permutation(whole.n_obs)
     return masks, whole[order].copy()
 
 
-@pytest.mark.slow
-def test_three_images_from_opening_to_saving_and_back(three, study, train, tmp_path, save):
-    masks, cells = three
-    viewer, widget, table = study.viewer, study.widget, study.widget.misplaced
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    for name, mask in masks.items():
-        viewer.add_labels(mask, name=f"{name}_mask")
-    open_table(widget.catalog, tmp_path / "cells.h5ad")
-    study.check()
-    assert len(widget.catalog.joins) == 3
-    widget.form.label_key.value = "cell_type"
-    train(widget)
-    widget.show_mode(table)
-    seen = set()
-    for row in range(min(19, table.model.rowCount())):
-        table.view.selectRow(row)
-        (at,) = np.flatnonzero(widget.session.selected)
-        image, number = study.adata.obs[["ImageName", "CellNb"]].iloc[at]
-        mask = viewer.layers[f"{image}_mask"]
-        study.qtbot.waitUntil(lambda mask=mask: mask.visible)
-        assert study.marked() == {f"{image}_mask": {number}}
-        seen.add(image)
-    assert seen == set("ABC")
-    give_label(widget.cells.label_button, "other")
-    # An image is closed and opened again; the one that is shown keeps its colours.
-    widget.select(np.flatnonzero(study.adata.obs["ImageName"] == "A"))
-    widget.cells.show_button.click()
-    for is_open in (False, True):
-        if is_open:
-            viewer.add_labels(masks["B"], name="B_mask")
-        else:
-            viewer.layers.remove("B_mask")
-        widget.catalog.refresh()
-        study.check()
-        assert is_colored(viewer, viewer.layers["A_mask"])
-    assert len(widget.catalog.joins) == 3
-    save(widget, tmp_path / "done.h5ad")
-    open_table(widget.catalog, tmp_path / "done.h5ad")
-    study.check()
-    assert widget.result is not None
-    assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
-
-
-def click(study: Study, layer: Labels, label: int) -> list[str]:
+def click(study: Any, layer: Labels, label: int) -> list[str]:
     """Click on a label, and return the names of the selected cells."""
     at = layer.data_to_world(np.argwhere(layer.data == label)[0])
     event = SimpleNamespace(
@@ -126,7 +58,8 @@ def click(study: Study, layer: Labels, label: int) -> list[str]:
     for callback in list(study.viewer.mouse_drag_callbacks):
         if getattr(callback, "__func__", None) is not None:
             list(callback(study.viewer, event) or ())
-    return study.adata.obs_names[study.widget.session.selected].tolist()
+    session = study.widget.session
+    return session.adata.obs_names[session.selected].tolist()
 
 
 def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three, study):
@@ -173,7 +106,7 @@ def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(three, stud
         widget.session.select(rows, zoom=True)
         qtbot.waitUntil(lambda name=name: viewer.layers[f"{name}_mask"].visible)
         assert drawn(viewer) == [f"{name}_mask · label", "selected cells"]
-        assert study.marked() == {f"{name}_mask": set(numbers.iloc[rows])}
+        assert marked_mask(viewer) == {f"{name}_mask": set(numbers.iloc[rows])}
         assert colors_are_right(viewer, viewer.layers[f"{name}_mask"], cells)
         for i, other in enumerate("ABC"):
             assert viewer.layers[f"{other}_mask"].opacity == (0 if other == name else 0.3 + i / 10)

@@ -49,7 +49,6 @@ def test_the_widget_opens_once_and_shows_the_last_table(viewer, cells, make_cell
         ({"labels": "image"}, ValueError, "no Labels, Points or Shapes layer of this viewer"),
         ({"labels": Labels(np.zeros((2, 2), int))}, ValueError, "layer of this viewer"),
         ({"label_key": "kind"}, KeyError, "obs has no column 'kind'"),
-        ({"instance_key": "id"}, KeyError, "obs has no column 'id'"),
     ],
 )
 def test_errors_name_what_is_missing(viewer, cells, unchanged, arguments, error, message):

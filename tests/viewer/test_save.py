@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture
 def trained(embed) -> ad.AnnData:
     """Cells with a result, a string column with a gap, a raw part and a layer."""
-    cells = embed()
+    cells = embed(placement="bottleneck")
     cells.obs["donor"] = ["one", "two", None] * 40
     cells.var["name"] = "gene"
     cells.raw = cells.copy()

@@ -46,6 +46,7 @@ def keywords(call: ast.Call) -> dict[str, Any]:
     return {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
 
 
+@pytest.mark.slow
 def test_the_script_makes_the_same_map_of_corrected_labels(cells, tmp_path):
     arguments = {"layer": "scaled", "mask_var": "chosen", "missing": "drop", "group_key": "donor"}
     arguments |= {"unlabeled_category": "type 2", "test_size": 0.3, "random_state": 7}

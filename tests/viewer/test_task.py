@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -13,7 +14,7 @@ from qtpy.QtCore import QCoreApplication, QEvent
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report
-from centroid_encoder.tl._run import Job, Progress
+from centroid_encoder.tl._run import Job
 from centroid_encoder.viewer.task import INTERVAL, Task, run_job
 
 ENDLESS = 10**6
@@ -127,27 +128,14 @@ def test_nothing_follows_a_cancel(cells, unchanged, qtbot, when):
         assert not listener.task.is_running
 
 
-class Broken:
-    """A job that fails after its first step."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def run(self, callback: Callable[[Any], bool]) -> None:
-        callback(Progress(1, 2))
-        raise self.error
-
-
 @pytest.mark.parametrize("is_made", [False, True])
 def test_an_error_ends_a_task(qtbot, is_made):
     error = KeyError("gone")
 
-    def make() -> Broken:
-        if not is_made:
-            raise error
-        return Broken(error)
+    def fail(*_: Any) -> None:
+        raise error
 
-    listener = Listener(make)
+    listener = Listener((lambda: SimpleNamespace(run=fail)) if is_made else fail)
     qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
     wait_for_thread(listener.task)
     deliver()

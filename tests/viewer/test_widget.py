@@ -191,19 +191,16 @@ def test_the_map_moves_into_a_dock_of_its_own_and_back(trained, viewer, qtbot):
 
 def test_the_wheel_does_not_change_fields_without_focus(trained):
     trained.misplaced.setFocus()
-    fields = [*trained.findChildren(QComboBox), *trained.findChildren(QAbstractSpinBox)]
-    assert len(fields) > 8
+    boxes, numbers = trained.findChildren(QComboBox), trained.findChildren(QAbstractSpinBox)
+    assert len(boxes) + len(numbers) > 8
 
     def shown() -> list[str]:
-        return [
-            field.currentText() if isinstance(field, QComboBox) else field.text()
-            for field in fields
-        ]
+        return [*(box.currentText() for box in boxes), *(number.text() for number in numbers)]
 
     before = shown()
     nowhere, none = QPointF(), Qt.KeyboardModifier.NoModifier
     turned = QPoint(0, 0), QPoint(0, -120), Qt.MouseButton.NoButton, none
-    for field in fields:
+    for field in (*boxes, *numbers):
         phase = Qt.ScrollPhase.NoScrollPhase
         QApplication.sendEvent(field, QWheelEvent(nowhere, nowhere, *turned, phase, False))
     assert shown() == before

@@ -16,7 +16,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QToolTip
 
 from centroid_encoder.viewer.map.canvas import PICK_RADIUS, TOOLS, MapCanvas
-from centroid_encoder.viewer.map.scene import Scene, Style
+from centroid_encoder.viewer.map.scene import Scene
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -242,16 +242,6 @@ def test_changes_are_drawn_at_once(canvas, mouse, qtbot):
     assert changed()  # the outline of the lasso
     QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, mouse.at((8, 6)))
     assert changed()
-
-
-def test_a_theme_colors_the_map_and_the_tools(canvas, qtbot):
-    light = Style("#fafafa", "#ffffff", "#101010", "#999999")
-    icons = []
-    for style, icon, corner in ((Style(), "white", (38, 41, 48)), (light, "black", (250,) * 3)):
-        canvas.set_style(style, icon)
-        assert tuple(shot(canvas, qtbot)[-1, 0].tolist()) == corner
-        icons.append(canvas.buttons["home"].icon().pixmap(18, 18).toImage())
-    assert icons[0] != icons[1]
 
 
 def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas, mouse):

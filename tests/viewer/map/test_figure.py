@@ -156,22 +156,6 @@ def test_soft_regions_blend_at_the_border_and_stay_in_a_zoomed_view():
     assert color_at(figure, (-2, 5)) != rgb(Style().panel)
 
 
-def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene():
-    figure = make_figure()
-    points = np.random.default_rng(0).uniform(0, 10, (5000, 2))
-    codes = np.full(5000, -1)
-    codes[[7, 9]] = 1
-    plain = make_scene(points, codes)
-    for scene, larger in ((plain, []), (replace(plain, bold=True), [7, 9])):
-        figure.show(scene, COLORS)
-        bold = dots(figure, layer=2)
-        assert set(map(tuple, bold.points)) == set(map(tuple, points[larger]))
-        fills = bold.palette[0][bold.codes]
-        assert np.array_equal(fills, [[0, 255, 0]] * len(larger)) or not larger
-        assert len(dots(figure).points) == 5000
-    assert bold.size > 2 * dots(figure).size
-
-
 def test_held_out_cells_are_rings():
     figure = make_figure()
     figure.show(replace(make_scene(), hollow=np.array([1, 3])), COLORS)

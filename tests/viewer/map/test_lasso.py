@@ -26,7 +26,7 @@ def draw(viewer, qtbot) -> Draw:
 
     def around(top: float, left: float, bottom: float, right: float, keys: Any = NONE) -> None:
         corners = [(top, left), (top, right), (bottom, right), (bottom, left), (top, left)]
-        line = [x for ends in pairwise(corners) for x in np.linspace(*ends, 4)]
+        line = [x for ends in pairwise(corners) for x in np.linspace(*ends, 2)]
         qtbot.mousePress(native, LEFT, keys, place(line[0]))
         for point in line[1:]:
             qtbot.mouseMove(native, place(point))
@@ -119,6 +119,7 @@ def test_every_cell_of_a_plane_is_selected(viewer, make_cells, draw, open_widget
         assert viewer.dims.ndisplay == ndisplay
 
 
+@pytest.mark.slow
 def test_no_small_cell_of_a_large_image_is_missed(viewer, make_cells, draw, open_widget, qtbot):
     image = np.zeros((4100, 4100), dtype=np.int32)
     cells = make_cells(n_obs=400)

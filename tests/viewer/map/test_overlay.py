@@ -284,6 +284,25 @@ def test_the_look_of_the_layer_is_restored(kind):
     assert state(viewer, layer) == before
 
 
+def test_the_user_can_delete_the_layers_above():
+    viewer = ViewerModel()
+    layer = viewer.add_labels(IMAGE)
+    before = state(viewer, layer)
+    link = link_to(viewer, layer)
+    link.color("label", CODES, COLORS)
+    del viewer.layers[1]
+    assert layer.opacity == before["opacity"]
+    link.color("label", CODES, COLORS)
+    np.testing.assert_array_equal(shown(viewer, layer), wanted(IMAGE, SEEN))
+    link.highlight(np.array([0]))
+    viewer.layers.remove(HIGHLIGHT)
+    link.highlight(np.array([1]))
+    np.testing.assert_array_equal(outlined(viewer, layer) > 0, IMAGE == 7)
+    viewer.layers.remove(HIGHLIGHT)
+    link.close()
+    assert state(viewer, layer) == before
+
+
 @pytest.mark.parametrize("kind", ITEMS)
 def test_points_and_shapes_are_colored(kind):
     viewer = ViewerModel()
@@ -331,7 +350,7 @@ def test_outlines_are_those_of_napari_for_each_cell_and_plane(side, width, sign,
 
 
 TILE = np.kron(np.arange(1, 5).reshape(2, 2), np.ones((20, 20), dtype=int))
-LARGE = np.tile(TILE, (75, 75))
+LARGE = np.tile(TILE, (55, 55))
 
 
 def counting(read: list[int]) -> da.Array:

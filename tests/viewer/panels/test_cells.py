@@ -57,18 +57,14 @@ def test_the_selection_is_described_and_labelled(widget, mapped):
     assert said.text() == "No cell selected"
     assert cells.label_button.isHidden()
     widget.select(np.array([3]))
-    label = mapped.obs["cell_type"].iloc[3]
-    name = mapped.obs_names[3]
+    name, label = mapped.obs_names[3], mapped.obs["cell_type"].iloc[3]
     assert said.text().startswith(f"{name} · cell_type: {label} · predicted: ")
     kinds = mapped.obs["cell_type"].to_numpy()
-    rows = np.concatenate(
-        [np.flatnonzero(kinds == "type 1")[:2], np.flatnonzero(kinds == "type 0")[:1]]
-    )
+    ones, zeros = (np.flatnonzero(kinds == kind) for kind in ("type 1", "type 0"))
+    rows = np.array([*ones[:2], zeros[0]])
     widget.select(rows)
     assert said.text() == "3 cells selected: 2 type 1, 1 type 0"
     give_label(cells.label_button, "type 2")
-    names = [action.text() for action in cells.label_button.menu().actions()]
-    assert names == ["type 0", "type 1", "type 2", "New class …", "No label"]
     assert set(mapped.obs["cell_type_relabeled"].iloc[rows]) == {"type 2"}
     assert np.array_equal(mapped.obs["cell_type"], kinds)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
@@ -195,12 +194,11 @@ def test_the_new_cells_can_be_opened_from_a_file(
 
 
 def test_a_map_that_was_trained_on_the_new_cells_is_not_replaced(
-    widget, send, cells, others, unchanged
+    widget, send, cells, others, embed, unchanged
 ):
-    panel = widget.new_data
-    others.obs["kind"] = pd.Categorical(list("abc") * 50)
-    model = ce.CentroidEncoder(max_epochs=1)
-    ce.tl.centroid_encoder(others, "kind", model=model, progress=False)
+    panel, own = widget.new_data, embed(n_obs=150)
+    others.obs["cell_type"] = others.obs_names  # not the labels of this map
+    others.uns, others.obsm = own.uns, own.obsm
     with unchanged(others):
         send(widget)
     assert "has a map of its own" in panel.message.text()

@@ -71,16 +71,15 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
 
 
 def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, viewer, cells, qtbot):
-    damaged = []
+    damaged, shape = [], viewer.layers["nuclei"].data.shape
 
     def pixels(block):
         if damaged:
             raise OSError("damaged")
         return block
 
-    lazy = da.ones(viewer.layers["nuclei"].data.shape, chunks=(8, 8)).map_blocks(
-        pixels, dtype=float, meta=np.empty((0, 0))
-    )
+    ones = da.ones(shape, chunks=(8, 8))
+    lazy = ones.map_blocks(pixels, dtype=float, meta=np.empty((0, 0)))
     viewer.layers.remove("red")
     viewer.add_image(lazy, name="lazy", contrast_limits=(0, 1))
     why = widget.cells.why
