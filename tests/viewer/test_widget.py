@@ -130,7 +130,13 @@ def test_errors_are_one_readable_line(open_widget, train, make_cells, unchanged)
 
 
 def test_missing_values_show_their_field(widget, train, cells, unchanged, qtbot):
-    cells.X[3:15, 2] = np.nan
+    cells.X[:2, 2] = np.nan
+    train(widget)
+    # A few cells are left out of the map, and keep their labels.
+    assert "2 of 120 cells are left out" in widget.message.text()
+    assert np.isnan(cells.obsm["X_ce"]).any(axis=1).sum() == 2
+    assert [row.n for row in widget.classes.rows] == [40, 40, 40]
+    cells.X[2:12, 2] = np.nan
     with unchanged(cells):
         train(widget)
     assert "12 NaN or infinite values in 12 of 120 cells" in widget.message.text()

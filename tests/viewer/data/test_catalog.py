@@ -5,11 +5,9 @@ import weakref
 from typing import Any
 
 import dask.array as da
-import numpy as np
 import pytest
 from napari.components import LayerList
 from napari.layers import Labels
-from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.ids import label_ids
@@ -101,32 +99,6 @@ def test_the_choices_for_a_table_are_kept(layers, catalog, nuclei, make_cells):
     assert catalog.faults == {}
     catalog.choose(first)
     assert (catalog.link.layer, catalog.link.id_column) == (other, "twice")
-
-
-def test_label_pixels_are_read_once_until_they_change(layers, catalog, nuclei):
-    image, reads = nuclei.data, []
-
-    def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
-        reads.append(block.shape)
-        return block
-
-    def lazy() -> da.Array:
-        whole = da.from_array(image, chunks=-1)
-        return whole.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
-
-    layers.append(layer := Labels(lazy(), metadata=nuclei.metadata))
-    reads.clear()
-    catalog.refresh()
-    catalog.choose_ids("obs_names")
-    catalog.choose_ids("cell_id")
-    catalog.choose_layer(None)
-    catalog.choose_layer(layer)
-    assert catalog.join.joined.all()
-    assert len(reads) == 1
-    layer.data = lazy()
-    reads.clear()
-    catalog.join_again()
-    assert len(reads) == 1
 
 
 def test_lazy_labels_are_joined_when_their_ids_have_been_read(layers, catalog, cells, image_of):

@@ -195,7 +195,7 @@ def test_painting_shows_the_labels_and_the_grid_hides_what_is_drawn():
     assert layer.opacity == 0.5
     viewer.canvas.grid.enabled = False
     assert (layer.opacity, colors.visible, marks.visible) == (0, True, True)
-    # What is drawn is hidden with the layer.
+    # The drawn layers are hidden with it.
     layer.visible = False
     assert [other.visible for other in viewer.layers] == [False] * 3
     layer.opacity = 0.2

@@ -67,7 +67,7 @@ def test_a_queue_is_answered_by_keys(widget, strike, table, viewer, settled, qtb
         assert selected(widget) == [expected]
         assert set(given(table)) == {first}
     strike(KEY.Key_N)
-    for _ in range(13):
+    for _ in range(10):
         label_next(widget, strike, table)
     settled(widget)
     assert widget.session.draft is not None
@@ -88,6 +88,12 @@ def test_a_queue_is_answered_by_keys(widget, strike, table, viewer, settled, qtb
     widget.save_row.undo_button.click()
     assert given(table) == before
     assert selected(widget) == [cell.row]
+    # Four labels for each class are few, which is said before anything is written.
+    queue.apply_button.click()
+    assert "Fewer than 5 labels" in widget.message.text()
+    assert f"{COLUMN}_predicted" not in table.obs
+    queue.apply_button.click()
+    assert table.obs[f"{COLUMN}_predicted"].notna().all()
     # Without an image there is no strip.
     viewer.layers.remove("image")
     qtbot.waitUntil(lambda: not queue.strip.isVisible())
