@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from napari import Viewer
-from napari.layers import Layer
-from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QInputDialog
 
-from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 from centroid_encoder.viewer.session.corrections import mark_key
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
@@ -27,7 +21,6 @@ from centroid_encoder.viewer.session.queue import SUFFIX
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 PLAIN = Qt.KeyboardModifier.NoModifier
 NAMES = ("a", "b", "long name, with a comma", "ä", "a ", "", "5")
-RENAME = "Rename …"
 COLUMNS = ("", "", "", "second", "cell_type", "no/name")
 """Columns to label in; without a name, the one that is proposed."""
 USERS_KEY = "1"
@@ -46,19 +39,7 @@ class Hand:
 class LabelsByHand:
     """The part of the random user that labels; its other parts are in `test_stateful`."""
 
-    viewer: Viewer
-    qtbot: QtBot
-    widget: CentroidEncoderWidget
-    adatas: dict[str, AnnData]
-    layers: list[Layer]
-    aside: list[Layer]
-    rng: random.Random
-    tell: Callable[[object], None]
-    pick: Callable[[Sequence[Any]], Any]
-    adata: AnnData | None
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.hands: dict[tuple[int, str], Hand] = {}
         self.originals: dict[str, pd.DataFrame] = {}
         self.pressed: list[Any] = []
@@ -78,7 +59,6 @@ class LabelsByHand:
     @property
     def hand(self) -> Hand:
         """The model of the labels that are given now."""
-        assert self.labeling is not None
         return self.hands[id(self.labeling.adata), self.labeling.column]
 
     @property
@@ -88,7 +68,6 @@ class LabelsByHand:
 
     def step_by_hand(self, act: Callable[[], object]) -> list[AnnData]:
         """Do what changes labels or classes; the model has been changed already."""
-        assert self.labeling is not None
         act()
         # Edits of the table come later.
         self.qtbot.wait(1)
@@ -105,8 +84,6 @@ class LabelsByHand:
             if name.strip():
                 hand.labels[cell] = name.strip()
 
-    # -- what can be done ------------------------------------------------------------------------
-
     def do_start_labelling(self) -> list[AnnData]:
         if self.adata is None or self.labeling is not None:
             return []
@@ -118,7 +95,6 @@ class LabelsByHand:
             assert self.labeling is None
             assert self.widget.message.text()
             return []
-        assert self.labeling is not None
         assert self.labeling.column == column
         hand = self.hands.setdefault((id(adata), column), Hand())
         # A label that was given since counts more than that of the journal.
@@ -176,31 +152,27 @@ class LabelsByHand:
         line.setText(name)
         return self.step_by_hand(line.returnPressed.emit)
 
-    def edit(self, entry: str, text: str) -> list[AnnData]:
-        """Choose an entry of the menu of a class, and write into its dialog."""
-        classes = self.widget.classes
-        row = self.rng.randrange(len(classes.rows))
-        if entry == RENAME and (new := text.strip()) and new not in self.hand.names:
-            hand, old = self.hand, self.hand.names[row]
-            hand.names[row] = new
-            hand.labels = {x: new if y == old else y for x, y in hand.labels.items()}
-        return self.step_by_hand(lambda: self.choose_in_menu(row, entry, text))
-
-    def choose_in_menu(self, row: int, entry: str, text: str = "") -> None:
-        """Choose an entry of the menu of a class."""
-        actions = {action.text(): action for action in self.widget.classes.menu(row).actions()}
-        with patch.object(QInputDialog, "getText", return_value=(text, True)):
-            actions[entry].trigger()
-
     def do_rename_class(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names:
             return []
-        return self.edit(RENAME, self.pick([*NAMES, f"renamed {self.rng.randrange(10**6)}"]))
+        row, hand = self.rng.randrange(len(self.hand.names)), self.hand
+        name, old = self.pick([*NAMES, f"renamed {self.rng.randrange(10**6)}"]), hand.names[row]
+        if (new := name.strip()) and new not in hand.names:
+            hand.names[row] = new
+            hand.labels = {x: new if y == old else y for x, y in hand.labels.items()}
+        return self.choose_in_menu(row, "Rename …", name)
 
     def do_change_key(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names:
             return []
-        return self.edit("Key …", self.pick(["", "m", "P", "7", "N", "ab", "1"]))
+        row = self.rng.randrange(len(self.hand.names))
+        return self.choose_in_menu(row, "Key …", self.pick(["", "m", "P", "7", "N", "ab", "1"]))
+
+    def choose_in_menu(self, row: int, entry: str, text: str = "") -> list[AnnData]:
+        """Choose an entry of the menu of a class, and write into its dialog."""
+        actions = {action.text(): action for action in self.widget.classes.menu(row).actions()}
+        with patch.object(QInputDialog, "getText", return_value=(text, True)):
+            return self.step_by_hand(actions[entry].trigger)
 
     def do_draw_in_image(self) -> None:
         """Switch the lasso of the image on or off, and draw a triangle or a click."""
@@ -219,15 +191,6 @@ class LabelsByHand:
         self.qtbot.mouseRelease(canvas, Qt.MouseButton.LeftButton, keys, corners[-1])
         self.qtbot.wait(1)
 
-    def do_recolor_by_hand(self) -> list[AnnData]:
-        if self.labeling is None or not self.hand.names:
-            return []
-        name, color = self.pick(self.hand.names), self.pick(["#010203", "#fefefe"])
-        session = self.widget.session
-        return self.step_by_hand(
-            lambda: session.change_labels(lambda labels: labels.recolor_class(name, color))
-        )
-
     def do_remove_class(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names or self.pick([True, True, False]):
             return []
@@ -235,13 +198,20 @@ class LabelsByHand:
         gone = self.hand.names.pop(row)
         self.tell(gone)
         self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
-        return self.step_by_hand(lambda: self.choose_in_menu(row, "Remove, with its labels"))
+        return self.choose_in_menu(row, "Remove, with its labels")
 
     def strike(self, key: Any, modifier: Any = PLAIN) -> None:
         """Press a key on the canvas of napari or in the map, which dispatch it."""
         canvas = self.viewer.window._qt_viewer.canvas.native
         place = self.pick([canvas, canvas, self.widget.map.canvas.canvas])
         self.qtbot.keyClick(place, key, modifier)
+
+    def do_strike_delete(self) -> None:
+        """Press a key that removes layers or items if nobody labels."""
+        if self.labeling is not None:
+            counts = [len(layer.data) for layer in self.layers]
+            self.strike(Qt.Key.Key_Delete, self.pick([PLAIN, CTRL]))
+            assert [len(layer.data) for layer in self.layers] == counts
 
     def do_strike_class(self) -> list[AnnData]:
         """Press the key of a class, or that which takes labels back."""
@@ -260,22 +230,6 @@ class LabelsByHand:
         start, n = self.rng.randrange(self.adata.n_obs), self.pick([1, 1, 5, 10])
         self.widget.select(np.arange(start, min(start + n, self.adata.n_obs)))
         return self.do_strike_class()
-
-    def do_strike_other(self) -> None:
-        """Press a key that does nothing while one labels."""
-        if self.labeling is None:
-            return
-        counts = [len(layer.data) for layer in self.layers]
-        key, modifier = self.pick(
-            [
-                (Qt.Key.Key_Delete, PLAIN),
-                (Qt.Key.Key_Delete, CTRL),
-                (Qt.Key.Key_Question, SHIFT),
-                (Qt.Key.Key_L, PLAIN),
-            ]
-        )
-        self.qtbot.keyClick(self.viewer.window._qt_viewer.canvas.native, key, modifier)
-        assert [len(layer.data) for layer in self.layers] == counts
 
     def do_undo_and_redo(self) -> list[AnnData]:
         """The steps back and forth again, by keys or buttons, lead to the same labels."""
@@ -328,12 +282,6 @@ class LabelsByHand:
         assert len(before) - len(hand.labels) in (0, 1)
         return changed
 
-    def do_choose_in_strip(self) -> None:
-        panel = self.widget.queue
-        if self.labeling is not None and not panel.strip.isHidden():
-            strip = panel.strip
-            strip.clicked.emit(strip.model().index(self.pick(range(strip.count())), 0))
-
     def do_agree(self) -> list[AnnData]:
         panel, labeling = self.widget.queue, self.labeling
         if labeling is None or panel.agree_button.isHidden():
@@ -366,24 +314,6 @@ class LabelsByHand:
             assert before.equals(labeling.adata.obs.columns)
         return [labeling.adata]
 
-    def do_export(self) -> None:
-        if self.labeling is None:
-            return
-        path = self.folder / f"{self.pick(['one', 'two'])}.csv"
-        self.widget.label.export_csv(path)
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-        assert dict(zip(table["cell"], table["label"], strict=True)) == self.hand.labels
-
-    def do_import(self) -> list[AnnData]:
-        labeling, files = self.labeling, sorted(self.folder.glob("*.csv"))
-        if labeling is None or not files:
-            return []
-        path = self.pick(files)
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-        known = table[table["cell"].isin(labeling.adata.obs_names)]
-        self.give(known["cell"].tolist(), known["label"].tolist())
-        return self.step_by_hand(lambda: self.widget.label.import_csv(path))
-
     def do_activate_layer(self) -> None:
         self.viewer.layers.selection.active = self.pick([*self.layers, None])
 
@@ -393,8 +323,6 @@ class LabelsByHand:
             lambda: not (self.widget.label.live.is_due or self.widget.queue.is_searching),
             timeout=60_000,
         )
-
-    # -- what must be true -----------------------------------------------------------------------
 
     def check_keys_given_back(self) -> None:
         for place, keymap in self.keymaps.items():
@@ -432,7 +360,6 @@ class LabelsByHand:
         if session.draft is not None:
             assert session.draft.X is labeling.adata.X
             assert session.draft.obs_names.equals(labeling.adata.obs_names)
-            assert session.drawn is not None
             assert session.drawn.label_key == labeling.column
         queue = self.widget.queue.queue
         rows = [cell.row for cell in queue.cells]

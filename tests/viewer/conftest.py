@@ -40,13 +40,10 @@ def _screen() -> None:
         pytest.fail("Viewer tests open windows: `make screen` installs a virtual screen.", False)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Write journals of labels into a temporary folder."""
-    with pytest.MonkeyPatch.context() as patches:
-        folder = tmp_path_factory.mktemp("journals")
-        patches.setenv("CENTROID_ENCODER_JOURNALS", str(folder))
-        yield
+@pytest.fixture(autouse=True)
+def _journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds the journals of labels of another one, or those of the user."""
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
 
 
 class Window:
@@ -84,6 +81,10 @@ class Window:
             getattr(viewer, name)[:] = callbacks
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         QApplication.processEvents()
+        # napari collects garbage at each change of the layers; it takes a quarter of a second where
+        # all that was imported or opened before is looked through again.
+        gc.collect()
+        gc.freeze()
 
     def close(self) -> None:
         viewer, self._viewer = self._viewer, None
@@ -153,6 +154,26 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
 
 @pytest.fixture
+def open_on(
+    viewer: Viewer, image_of: Any, open_widget: Callable[[], CentroidEncoderWidget]
+) -> Callable[[AnnData], CentroidEncoderWidget]:
+    """Open the widget on the layer "nuclei" with a table in its metadata."""
+
+    def open_(adata: AnnData) -> CentroidEncoderWidget:
+        viewer.add_labels(image_of(adata), name="nuclei", metadata={"adata": adata})
+        return open_widget()
+
+    return open_
+
+
+@pytest.fixture
+def table(cells: AnnData) -> AnnData:
+    """Cells of three kinds in ``obs["truth"]``, without a layer."""
+    cells.obs["truth"] = cells.obs.pop("cell_type").astype(str)
+    return cells
+
+
+@pytest.fixture
 def run(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Callable[[], None]], None]:
     """Press a button or choose an entry of the menu, and wait for the end of the job."""
 
@@ -184,13 +205,3 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
         assert widget.save_row.message.text() == f"Saved {path.name}."
 
     return run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _settled() -> None:
-    """Exclude imported modules from garbage collection, which runs several times per viewer."""
-    import_module("centroid_encoder.viewer._widget")
-    import_module("centroid_encoder.viewer.task")
-    import_module("scanpy")
-    gc.collect()
-    gc.freeze()

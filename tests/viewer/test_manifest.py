@@ -1,11 +1,4 @@
-from __future__ import annotations
-
-import pytest
-from app_model.registries import MenusRegistry
-from app_model.types import MenuItem
 from napari import Viewer
-from napari._app_model import get_app_model
-from pytestqt.qtbot import QtBot
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QMenu
 
@@ -31,39 +24,16 @@ def widgets(viewer: Viewer) -> list[CentroidEncoderWidget]:
     return [dock.inner_widget() for dock in docks if dock.isVisible()]
 
 
-@pytest.mark.parametrize("title", ["Visualize", "Classify"])
-def test_menu_entry_opens_and_hides_the_widget(viewer: Viewer, qtbot: QtBot, title: str):
-    menu = submenu(viewer.window.layers_menu, title)
+def test_all_menu_entries_open_and_hide_the_same_widget(viewer, qtbot):
+    layers = viewer.window.layers_menu
+    menu = submenu(layers, "Visualize")
     entry(menu).trigger()
     qtbot.waitUntil(lambda: len(widgets(viewer)) == 1)
     (widget,) = widgets(viewer)
     assert isinstance(widget, CentroidEncoderWidget)
     menu.aboutToShow.emit()
     assert entry(menu).isChecked()
-    entry(menu).trigger()
-    qtbot.waitUntil(lambda: not widgets(viewer))
-    entry(menu).trigger()
-    qtbot.waitUntil(lambda: widgets(viewer) == [widget])
-
-
-def test_all_menu_entries_open_the_same_widget(viewer: Viewer, qtbot: QtBot):
-    layers = viewer.window.layers_menu
-    entry(submenu(layers, "Visualize")).trigger()
-    qtbot.waitUntil(lambda: len(widgets(viewer)) == 1)
-    for menu in (submenu(layers, "Classify"), viewer.window.plugins_menu):
-        shown = len(widgets(viewer))
-        entry(menu).trigger()
-        qtbot.waitUntil(lambda before=shown: len(widgets(viewer)) == 1 - before)
-
-
-def test_samples_are_offered(viewer: Viewer):
-    samples = submenu(viewer.window.file_menu, "Open Sample", "Centroid-Encoder")
-    titles = [action.text() for action in samples.actions()]
-    assert titles == ["Synthetic tissue (2,400 cells)", "PBMC 68k (700 cells)"]
-
-
-def test_command_palette_cannot_run_the_reader(viewer: Viewer):
-    palette = get_app_model().menus.get_menu(MenusRegistry.COMMAND_PALETTE_ID)
-    commands = {item.command.id: item.command for item in palette if isinstance(item, MenuItem)}
-    assert commands["centroid-encoder.widget"].enablement is None
-    assert not commands["centroid-encoder.read_h5ad"].enablement.eval({})
+    for each in (menu, submenu(layers, "Classify"), viewer.window.plugins_menu):
+        shown = [] if widgets(viewer) else [widget]
+        entry(each).trigger()
+        qtbot.waitUntil(lambda shown=shown: widgets(viewer) == shown)

@@ -1,9 +1,6 @@
-"""Several images with the same ids in one table: from opening them to the saved result."""
+"""Several images with the same ids in one table."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -13,69 +10,26 @@ import pytest
 from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
-from pytestqt.qtbot import QtBot
 
-from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import give_label, is_colored, marked, open_table, seen_colors, texts
-
-
-class Study:
-    """A widget with several images in one table, and checks of its state."""
-
-    def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
-        self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
-
-    @property
-    def adata(self) -> AnnData:
-        assert self.widget.catalog.table is not None
-        return self.widget.catalog.table.adata
-
-    def check(self, column: str, ids: str) -> None:
-        """Check that each cell is joined to its own label in its own image."""
-        obs, joins = self.adata.obs, self.widget.catalog.joins
-        joined = np.zeros(len(obs), dtype=int)
-        for link, join in joins.items():
-            rows = np.flatnonzero(join.joined)
-            joined[rows] += 1
-            image = obs[column].iloc[rows].astype(str)
-            assert set(image) == {str(link.image)}
-            assert link.layer.name.startswith(f"{link.image}_")
-            np.testing.assert_array_equal(join.ids[rows], obs[ids].iloc[rows])
-        open_ = {str(link.image) for link in joins}
-        np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
-
-    def marked(self) -> dict[str, set[int]]:
-        """Return the outlined labels of the one mask that is shown."""
-        (layer,) = (x for x in self.viewer.layers if x.name.endswith("_mask") and x.visible)
-        labels = marked(self.viewer, layer)
-        return {layer.name: labels} if labels else {}
-
-    def walk(self, column: str, ids: str, n: int) -> set[str]:
-        """Click on misplaced cells, and return their images."""
-        widget, seen = self.widget, set()
-        widget.show_mode(widget.misplaced)
-        table = widget.misplaced
-        assert table.model.rowCount() >= 1
-        for row in range(min(n, table.model.rowCount())):
-            table.view.selectRow(row)
-            (at,) = np.flatnonzero(widget.session.selected)
-            image, number = str(self.adata.obs[column].iloc[at]), self.adata.obs[ids].iloc[at]
-            mask = self.viewer.layers[f"{image}_mask"]
-            self.qtbot.waitUntil(lambda mask=mask: mask.visible)
-            assert self.marked() == {f"{image}_mask": {number}}
-            seen.add(image)
-        return seen
+from tests.viewer.seen import marked, seen_colors, texts
 
 
 @pytest.fixture
-def study(viewer: Viewer, open_widget: Callable[[], Any], qtbot: QtBot) -> Study:
-    return Study(viewer, open_widget(), qtbot)
+def study(viewer, open_widget) -> Any:
+    return SimpleNamespace(viewer=viewer, widget=open_widget())
+
+
+def marked_mask(viewer: Viewer) -> dict[str, set[int]]:
+    """Return the outlined labels of the one mask that is shown."""
+    (layer,) = (x for x in viewer.layers if x.name.endswith("_mask") and x.visible)
+    labels = marked(viewer, layer)
+    return {layer.name: labels} if labels else {}
 
 
 @pytest.fixture
-def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> tuple[Any, AnnData]:
+def three(make_cells, image_of) -> tuple[Any, AnnData]:
     """Three images of different sizes with ids from 1, and one table."""
     masks, parts = {}, []
     for i, n in enumerate((80, 100, 60)):
@@ -93,99 +47,36 @@ def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> t
     return masks, whole[order].copy()
 
 
-@pytest.mark.slow
-def test_three_images_from_opening_to_saving_and_back(
-    three: Any, study: Study, train: Callable[..., None], tmp_path: Path, save: Callable[..., None]
-) -> None:
-    masks, cells = three
-    viewer, widget = study.viewer, study.widget
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    for name, mask in masks.items():
-        viewer.add_labels(mask, name=f"{name}_mask")
-    open_table(widget.catalog, tmp_path / "cells.h5ad")
-    study.check("ImageName", "CellNb")
-    assert len(widget.catalog.joins) == 3
-    widget.form.label_key.value = "cell_type"
-    train(widget)
-    widget.cells.color_box.choose("label")
-    widget.select(np.arange(40))
-    rows = cells.obs.iloc[:40]
-    assert study.marked() == {"A_mask": set(rows.loc[rows["ImageName"] == "A", "CellNb"])}
-    assert study.walk("ImageName", "CellNb", 19) == set("ABC")
-    give_label(widget.cells.label_button, "other")
-    assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
-    # An image is closed and opened again; the one that is shown keeps its colours.
-    widget.select(np.flatnonzero(study.adata.obs["ImageName"] == "A"))
-    widget.cells.show_button.click()
-    viewer.layers.remove("B_mask")
-    widget.catalog.refresh()
-    assert is_colored(viewer, viewer.layers["A_mask"])
-    (at,) = np.flatnonzero(study.adata.obs_names == "B5")
-    widget.select([at])
-    assert widget.cells.unseen_text.text() == "In B, which is not open."
-    assert study.marked() == {}
-    viewer.add_labels(masks["B"], name="B_mask")
-    widget.catalog.refresh()
-    study.check("ImageName", "CellNb")
-    assert len(widget.catalog.joins) == 3
-    assert is_colored(viewer, viewer.layers["A_mask"])
-    widget.select([at])
-    widget.cells.show_button.click()
-    assert is_colored(viewer, viewer.layers["B_mask"])
-    save(widget, tmp_path / "done.h5ad")
-    open_table(widget.catalog, tmp_path / "done.h5ad")
-    study.check("ImageName", "CellNb")
-    assert widget.result is not None
-    assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
-
-
-def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
-    """Return the event of a click on a label."""
-    from types import SimpleNamespace
-
+def click(study: Any, layer: Labels, label: int) -> list[str]:
+    """Click on a label, and return the names of the selected cells."""
     at = layer.data_to_world(np.argwhere(layer.data == label)[0])
-    return SimpleNamespace(
+    event = SimpleNamespace(
         position=tuple(at), pos=np.zeros(2), view_direction=None, dims_displayed=[0, 1],
-        viewbox=viewbox, type="mouse_press", button=1, modifiers=(),
+        viewbox=(0, 0), type="mouse_press", button=1, modifiers=(),
     )  # fmt: skip
-
-
-def click(study: Study, made: Any) -> list[str]:
-    """Click, and return the names of the selected cells."""
     study.widget.select(np.empty(0, dtype=np.intp))
     for callback in list(study.viewer.mouse_drag_callbacks):
         if getattr(callback, "__func__", None) is not None:
-            list(callback(study.viewer, made) or ())
-    return study.adata.obs_names[study.widget.session.selected].tolist()
+            list(callback(study.viewer, event) or ())
+    session = study.widget.session
+    return session.adata.obs_names[session.selected].tolist()
 
 
-def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three: Any, study: Study) -> None:
+def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three, study):
     masks, cells = three
-    viewer, widget = study.viewer, study.widget
+    viewer = study.viewer
     for name, mask in masks.items():
         viewer.add_image(np.ones(mask.shape), name=f"{name}_DAPI", blending="translucent")
         viewer.add_labels(mask, name=f"{name}_mask")
-    widget.show_table(cells, label_key="cell_type")
-    for layer in viewer.layers:
-        layer.visible = True
-
-    def cell(name: str, number: int) -> list[str]:
-        obs = cells.obs
-        return obs.index[(obs["ImageName"] == name) & (obs["CellNb"] == number)].tolist()
-
-    a, c = viewer.layers["A_mask"], viewer.layers["C_mask"]
-    looks = [(layer, layer.visible) for layer in viewer.layers]
-    # The topmost visible layer with a cell under the mouse counts.
-    assert click(study, event(c, 7)) == cell("C", 7)
-    for name in "BC":
-        viewer.layers[f"{name}_mask"].visible = False
-    assert click(study, event(a, 3)) == cell("A", 3)
-    for name in "BC":
-        viewer.layers[f"{name}_mask"].visible = True
-    # No click hides or moves a layer.
-    assert [x for x in looks if not is_drawn(x[0])] == [
-        (layer, layer.visible) for layer in viewer.layers if not is_drawn(layer)
-    ]
+    study.widget.show_table(cells, label_key="cell_type")
+    for name, visible in (("C", "ABC"), ("A", "A")):
+        for layer in viewer.layers:
+            layer.visible = layer.name[0] in visible
+        looks = {x: x.visible for x in viewer.layers if not is_drawn(x)}
+        is_cell = (cells.obs["ImageName"] == name) & (cells.obs["CellNb"] == 7)
+        assert click(study, viewer.layers[f"{name}_mask"], 7) == cells.obs_names[is_cell].tolist()
+        # No click hides or moves a layer.
+        assert {x: x.visible for x in viewer.layers if not is_drawn(x)} == looks
 
 
 def drawn(viewer: Viewer) -> list[str]:
@@ -203,9 +94,7 @@ def colors_are_right(viewer: Viewer, layer: Labels, cells: AnnData) -> bool:
     return above.visible and same_place and len(pairs.drop_duplicates()) == 3
 
 
-def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(
-    three: Any, study: Study, qtbot: QtBot
-) -> None:
+def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(three, study, qtbot):
     masks, cells = three
     viewer, widget = study.viewer, study.widget
     for i, (name, mask) in enumerate(masks.items()):
@@ -217,7 +106,7 @@ def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(
         widget.session.select(rows, zoom=True)
         qtbot.waitUntil(lambda name=name: viewer.layers[f"{name}_mask"].visible)
         assert drawn(viewer) == [f"{name}_mask · label", "selected cells"]
-        assert study.marked() == {f"{name}_mask": set(numbers.iloc[rows])}
+        assert marked_mask(viewer) == {f"{name}_mask": set(numbers.iloc[rows])}
         assert colors_are_right(viewer, viewer.layers[f"{name}_mask"], cells)
         for i, other in enumerate("ABC"):
             assert viewer.layers[f"{other}_mask"].opacity == (0 if other == name else 0.3 + i / 10)
@@ -237,9 +126,7 @@ def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["table first", "layers first"])
-def test_of_images_at_one_place_the_first_is_shown(
-    three: Any, study: Study, is_first: bool, qtbot: QtBot
-) -> None:
+def test_of_images_at_one_place_the_first_is_shown(three, study, is_first, qtbot):
     masks, cells = three
     viewer, widget = study.viewer, study.widget
     if is_first:
@@ -258,43 +145,12 @@ def test_of_images_at_one_place_the_first_is_shown(
     assert any(text.startswith("A is shown") for text in texts(widget.cells))
     # What the user shows later stays.
     viewer.layers["B_mask"].visible = True
-    viewer.add_image(np.ones((9, 9)), name="overview")
     qtbot.wait(50)
     widget.catalog.refresh()
-    assert visible() == ["A_mask", "A.tiff", "B_mask", "overview"]
+    assert visible() == ["A_mask", "A.tiff", "B_mask"]
 
 
-def test_images_side_by_side_are_all_shown(three: Any, study: Study, qtbot: QtBot) -> None:
-    masks, cells = three
-    viewer, widget = study.viewer, study.widget
-    for i, (name, mask) in enumerate(masks.items()):
-        viewer.add_labels(mask, name=f"{name}_mask", translate=(0, 45 * i))
-    widget.show_table(cells, label_key="cell_type")
-    qtbot.wait(50)
-    for name in "ABC":
-        assert colors_are_right(viewer, viewer.layers[f"{name}_mask"], cells)
-
-
-def test_colors_and_outlines_stay_above_all_images(three: Any, study: Study) -> None:
-    masks, cells = three
-    viewer, widget, qtbot = study.viewer, study.widget, study.qtbot
-    for name, mask in masks.items():
-        viewer.add_labels(mask, name=f"{name}_mask")
-    widget.show_table(cells, label_key="cell_type")
-    widget.select(np.arange(40))
-    viewer.add_image(np.ones((9, 9)), name="A.tiff")
-    viewer.layers.move(viewer.layers.index("A_mask"), len(viewer.layers))
-    qtbot.waitUntil(lambda: [x.name for x in viewer.layers][-3:] == ["A_mask", *drawn(viewer)])
-    # Also above a layer that was above them while another image was shown.
-    viewer.layers.move(viewer.layers.index("B_mask"), len(viewer.layers))
-    widget.select(np.flatnonzero(cells.obs["ImageName"] == "B")[:1])
-    widget.cells.show_button.click()
-    assert [x.name for x in viewer.layers][-3:] == ["B_mask", *drawn(viewer)]
-
-
-def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(
-    three: Any, study: Study, qtbot: QtBot
-) -> None:
+def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three, study, qtbot):
     masks, cells = three
     viewer, widget = study.viewer, study.widget
     options = {"contrast_limits": (0, 1), "blending": "additive"}
@@ -303,16 +159,15 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(
         viewer.add_labels(mask, name=f"{name}_mask")
     widget.show_table(cells, label_key="cell_type")
 
-    def pixels() -> list[bool]:
-        """Return which colours the picture has, once it was read."""
+    def check(name: str, expected: list[bool]) -> None:
+        """Check which colours the picture of a cell has, once it was read."""
+        widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
         why = widget.cells.why
         qtbot.waitUntil(lambda: why.thumbnail is not None)
-        found: list[bool] = why.thumbnail.pixels.any(axis=(0, 1)).tolist()
-        return found
+        assert why.thumbnail.pixels.any(axis=(0, 1)).tolist() == expected
 
     for place, name in enumerate("ABC"):
-        widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
-        assert pixels() == [i == place for i in range(3)]
+        check(name, [i == place for i in range(3)])
     # The images that the widget hides have pictures of their cells, too.
     widget.cells.show_button.click()
     assert not viewer.layers["A.tiff"].visible
@@ -323,11 +178,10 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(
     viewer.layers["A.tiff"].visible = viewer.layers["B.tiff"].visible = True
     # A layer that is named after no image counts for all.
     viewer.layers["C.tiff"].name = "overview"
-    widget.select(np.flatnonzero(cells.obs["ImageName"] == "A")[:1])
-    assert pixels() == [True, False, True]
+    check("A", [True, False, True])
 
 
-def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) -> None:
+def test_classes_are_counted_by_image(three, study, tmp_path):
     _, cells = three
     widget = study.widget
     widget.show_table(cells, label_key="cell_type")

@@ -1,12 +1,7 @@
 """What napari and code of the user do to layers and tables while the widget is open."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +10,12 @@ from anndata import AnnData
 from napari import Viewer
 from napari.components import ViewerModel
 from napari.layers import Labels
-from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QEvent, QTimer
 from qtpy.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
-from tests.viewer.seen import entries, open_table, outlined, seen_colors
-
-Open = Callable[[], CentroidEncoderWidget]
-ImageOf = Callable[..., Any]
+from tests.viewer.seen import entries, is_colored, open_table, outlined, seen_colors
 
 
 def label_by_hand(widget: CentroidEncoderWidget) -> AnnData:
@@ -32,12 +23,10 @@ def label_by_hand(widget: CentroidEncoderWidget) -> AnnData:
     widget.session.start_labeling()
     for name, rows in (("A", range(8)), ("B", range(8, 15))):
         assert widget.session.change_labels(lambda x, name=name, rows=rows: x.assign(rows, name))
-    assert widget.session.adata is not None
     return widget.session.adata
 
 
 def n_by_hand(widget: CentroidEncoderWidget) -> int:
-    assert widget.session.labeling is not None
     return int(widget.session.labeling.counts().sum())
 
 
@@ -58,21 +47,9 @@ def assert_colors_are_right(viewer: Viewer, layer: Labels, adata: AnnData) -> No
     assert np.array_equal(drawn.data > 0, np.isin(layer.data, adata.obs["cell_id"]))
 
 
-@pytest.fixture
-def features(cells: AnnData, image_of: ImageOf) -> tuple[Any, pd.DataFrame]:
-    """Image of cells, and their features with ids."""
-    image = image_of(cells)
-    ids, kind = cells.obs["cell_id"].to_numpy(), cells.obs["cell_type"].to_numpy()
-    table = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=ids, kind=kind)
-    return image, table
-
-
-# -- nothing is lost -------------------------------------------------------------------------------
-
-
 def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
-    viewer: Viewer, open_widget: Open, cells: AnnData, embed: Any, tmp_path: Path
-) -> None:
+    viewer, open_widget, cells, embed, tmp_path, monkeypatch
+):
     embed().write_h5ad(tmp_path / "cells.h5ad")
     widget = open_widget()
     open_table(widget.catalog, tmp_path / "cells.h5ad")
@@ -94,23 +71,25 @@ def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     assert widget.catalog.table is chosen
     # A table with unsaved labels is closed after a question.
     widget.catalog.choose(next(x for x in widget.catalog.tables if x.adata is adata))
-    answers = iter([QMessageBox.StandardButton.No, QMessageBox.StandardButton.Yes])
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(QMessageBox, "question", lambda *_: next(answers))
-        for n_tables in (2, 1, 0):
-            widget.data.close_action.trigger()
-            assert len(widget.catalog.tables) == n_tables
-    assert next(answers, None) is None
+    answers = [QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No]
+    monkeypatch.setattr(QMessageBox, "question", lambda *_: answers.pop())
+    for n_tables in (2, 1, 0):
+        widget.data.close_action.trigger()
+        assert len(widget.catalog.tables) == n_tables
+    assert not answers
 
 
 def test_columns_that_others_add_to_features_are_added_to_the_table(
-    viewer: Viewer, open_widget: Open, features: Any, train: Callable[..., None], qtbot: QtBot
-) -> None:
-    image, table = features
+    viewer, open_widget, cells, image_of, train, qtbot
+):
+    image = image_of(cells)
+    ids, kind = cells.obs["cell_id"].to_numpy(), cells.obs["cell_type"].to_numpy()
+    table = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=ids, kind=kind)
     layer = viewer.add_labels(image, name="nuclei", features=table)
     widget = open_widget()
     widget.form.label_key.value = "kind"
     train(widget)
+    assert list(layer.features) == [*table, "ce_split", "ce_label", "CE1", "CE2"]
     adata = label_by_hand(widget)
     # A plugin adds a column in place, and another one replaces the features.
     layer.features["cluster"] = pd.Categorical(["x", "y"] * 60)
@@ -120,16 +99,16 @@ def test_columns_that_others_add_to_features_are_added_to_the_table(
     assert widget.session.adata is adata
     assert adata.obs["cluster"].tolist() == ["x", "y"] * 60
     assert "cluster" in entries(widget.cells.color_box)
-    assert widget.result is not None
+    assert np.array_equal(widget.map.canvas.map.scene.points, adata.obsm["X_ce"])
     assert n_by_hand(widget) == 15
     assert entries(widget.data.table_box) == ["nuclei: features"]
 
 
 def test_the_table_of_earlier_features_stays_when_a_point_is_added(
-    viewer: Viewer, open_widget: Open, features: Any, qtbot: QtBot
-) -> None:
+    viewer, open_widget, cells, qtbot
+):
     places = np.random.default_rng(0).uniform(0, 99, (120, 2))
-    layer = viewer.add_points(places, features=features[1].drop(columns="index"), name="dots")
+    layer = viewer.add_points(places, features=cells.to_df(), name="dots")
     widget = open_widget()
     adata = label_by_hand(widget)
     before = ["dots: features", "dots: features (before the change)"]
@@ -142,9 +121,8 @@ def test_the_table_of_earlier_features_stays_when_a_point_is_added(
 
 
 def test_the_table_of_a_removed_layer_stays(
-    viewer: Viewer, open_widget: Open, cells: AnnData, image_of: ImageOf, make_cells: Any,
-    qtbot: QtBot,
-) -> None:  # fmt: skip
+    viewer, open_widget, cells, image_of, make_cells, qtbot
+):
     layer = weakref.ref(viewer.add_labels(image_of(cells), metadata={"adata": cells}))
     widget = open_widget()
     assert label_by_hand(widget) is cells
@@ -164,15 +142,13 @@ def test_the_table_of_a_removed_layer_stays(
     assert len(widget.catalog.tables) == 2
 
 
-def test_saving_asks_before_it_replaces_a_file(
-    open_widget: Open, cells: AnnData, tmp_path: Path, qtbot: QtBot
-) -> None:
+def test_saving_asks_before_it_replaces_a_file(open_widget, cells, tmp_path, qtbot):
     widget = open_widget()
     row = widget.save_row
     widget.show_table(cells)
     (tmp_path / "precious.csv").write_text("my other data")
 
-    def ask() -> tuple[QFileDialog, QLineEdit]:
+    def ask(name: str) -> QFileDialog:
         row.save_table_action.trigger()
         dialog = row.findChildren(QFileDialog)[-1]
         dialog.setDirectory(str(tmp_path))
@@ -181,9 +157,9 @@ def test_saving_asks_before_it_replaces_a_file(
         dialog.filterSelected.emit(csv)
         (field,) = dialog.findChildren(QLineEdit)
         assert field.text() == "cells_ce.csv"
-        return dialog, field
+        field.setText(name)
+        return dialog
 
-    dialog, field = ask()
     asked: list[str] = []
 
     def refuse() -> None:
@@ -195,37 +171,68 @@ def test_saving_asks_before_it_replaces_a_file(
         asked.append(shown.text())
         shown.button(QMessageBox.StandardButton.No).click()
 
-    field.setText("precious")
+    dialog = ask("precious")
     QTimer.singleShot(100, refuse)
     dialog.accept()
     assert "precious.csv already exists" in asked[0]
     assert (tmp_path / "precious.csv").read_text() == "my other data"
     # Without the focus, the field does not forget the file that it has found.
     dialog.reject()
-    dialog, field = ask()
-    field.setText("mine")
-    dialog.accept()
+    ask("mine").accept()
     qtbot.waitUntil(lambda: row.task is None and (tmp_path / "mine.csv").exists())
 
 
-# -- nothing wrong is shown ------------------------------------------------------------------------
-
-
 @pytest.fixture
-def shown(
-    viewer: Viewer, open_widget: Open, embed: Any, image_of: ImageOf
-) -> tuple[CentroidEncoderWidget, Labels, AnnData]:
+def shown(viewer, open_on, embed) -> tuple[CentroidEncoderWidget, Labels, AnnData]:
     """The widget with a map, and its layer in the colours of the classes."""
-    adata = embed()
-    layer = viewer.add_labels(image_of(adata), name="nuclei", metadata={"adata": adata})
-    widget = open_widget()
+    widget = open_on(adata := embed())
     widget.cells.color_box.setCurrentText("label")
-    return widget, layer, adata
+    return widget, viewer.layers["nuclei"], adata
 
 
-def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(
-    viewer: Viewer, shown: Any, qtbot: QtBot
-) -> None:
+def drawn(viewer: Viewer) -> list[str]:
+    return [layer.name for layer in viewer.layers if is_drawn(layer)]
+
+
+def test_drawn_layers_follow_the_name_and_the_order_and_can_be_deleted(viewer, shown, qtbot):
+    widget, layer, _ = shown
+    widget.select(np.array([5]))
+    layer.name = "cells"
+    qtbot.waitUntil(lambda: drawn(viewer) == ["cells · label", "selected cells"])
+    viewer.layers.move(0, len(viewer.layers))
+    qtbot.waitUntil(lambda: viewer.layers.index(layer) == 0)
+    assert drawn(viewer) == ["cells · label", "selected cells"]
+    # Colours that were deleted can be chosen again.
+    viewer.layers.remove("cells · label")
+    qtbot.wait(50)
+    assert not is_colored(viewer, layer)
+    box = widget.cells.color_box
+    box.activated.emit(box.currentIndex())  # as a click on the entry does
+    assert is_colored(viewer, layer)
+
+
+def test_strokes_are_seen_at_once_and_have_their_colors_afterwards(viewer, shown, qtbot):
+    widget, layer, adata = shown
+    widget.select(np.array([5]))
+    viewer.layers.selection.active = layer
+    layer.mode, layer.brush_size = "fill", 3  # the circle of the brush crashes Xvfb later
+    assert layer.opacity > 0.5
+    new, own = int(layer.data.max()) + 1, int(adata.obs["cell_id"].iloc[5])
+    colors = viewer.layers["nuclei · label"]
+    assert not colors.visible
+    layer.paint((2, 2), new)
+    layer.paint((12, 12), own)
+    layer.mode = "pan_zoom"
+    # The same layers show the new pixels.
+    code = colors.data[tuple(np.argwhere(layer.data == own)[-1])]
+    qtbot.waitUntil(lambda: colors.data[12, 12] == code > 0)
+    qtbot.waitUntil(lambda: outlined(viewer, layer)[11, 11] == 1)
+    assert colors.data[2, 2] == 0
+    assert colors in viewer.layers
+    assert layer.opacity == 0
+
+
+def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(viewer, shown, qtbot):
     widget, layer, adata = shown
     gone = int(layer.data[2, 2])
     layer.brush_size = 6
@@ -237,14 +244,9 @@ def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(
 
     layer.paint((2, 2), 0)
     missing(1)
-    layer.undo()
-    missing(0)
-    layer.redo()
-    missing(1)
-    layer.undo()
-    missing(0)
-    widget.select(np.flatnonzero(adata.obs["cell_id"] == gone))
-    assert widget.cells.unseen_text.text() == ""
+    for act, n in ((layer.undo, 0), (layer.redo, 1), (layer.undo, 0)):
+        act()
+        missing(n)
     layer.data[layer.data == gone] = 0
     layer.refresh()
     missing(1)
@@ -257,9 +259,7 @@ def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(
 
 
 @pytest.mark.parametrize("act", ["select", "label", "color"])
-def test_cells_removed_in_place_are_noticed_before_anything_is_written(
-    viewer: Viewer, shown: Any, act: str, qtbot: QtBot
-) -> None:
+def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, shown, act, qtbot):
     widget, layer, adata = shown
     label_by_hand(widget)
     widget.select(np.array([80]))
@@ -285,18 +285,18 @@ def test_cells_removed_in_place_are_noticed_before_anything_is_written(
     qtbot.wait(10)
 
 
-def test_two_widgets_on_one_table_show_one_result(
-    shown: Any, train: Callable[..., None], qtbot: QtBot
-) -> None:
-    widget, _, adata = shown
-    other = CentroidEncoderWidget(ViewerModel())
+def test_two_widgets_on_one_table_show_one_result(open_widget, cells, train, qtbot):
+    widget, other = open_widget(), CentroidEncoderWidget(ViewerModel())
     qtbot.addWidget(other)
-    other.show_table(adata, label_key="cell_type")
-    for widgets in ((widget, other), (other, widget)):
-        widgets[0].form.max_epochs.value = 3
-        train(widgets[0])
-        for one in widgets:
-            assert np.array_equal(one.map.canvas.map.scene.points, adata.obsm["X_ce"])
+    other.form.max_epochs.value = 3
+    for one in (widget, other):
+        one.show_table(cells, label_key="cell_type")
+        qtbot.waitUntil(lambda one=one: one.session.draft is not None, timeout=30_000)
+    # It replaces the first maps.
+    for trainer in (widget, other):
+        train(trainer)
+        for one in (widget, other):
+            assert np.array_equal(one.map.canvas.map.scene.points, cells.obsm["X_ce"])
     label_by_hand(widget)
     assert "cell_type_by_hand" in entries(other.cells.color_box)
     other.close()
@@ -305,38 +305,7 @@ def test_two_widgets_on_one_table_show_one_result(
     train(widget)
 
 
-def test_a_result_of_another_widget_replaces_a_first_map(
-    open_widget: Open, cells: AnnData, train: Callable[..., None], qtbot: QtBot
-) -> None:
-    other = CentroidEncoderWidget(ViewerModel())
-    qtbot.addWidget(other)
-    for one in (widget := open_widget(), other):
-        one.show_table(cells, label_key="cell_type")
-        qtbot.waitUntil(lambda one=one: one.session.draft is not None, timeout=30_000)
-    train(widget)
-    assert np.array_equal(other.map.canvas.map.scene.points, cells.obsm["X_ce"])
-    other.close()
-    other.setParent(None)
-    other._detach()
-
-
-def test_drawn_layers_do_not_update_the_lists(viewer: Viewer, shown: Any, qtbot: QtBot) -> None:
-    widget, _, _ = shown
-    qtbot.wait(20)
-    listed: list[None] = []
-    widget.catalog.listed.connect(lambda: listed.append(None))
-    for rows in ([5], [6], [], [7], []):
-        widget.select(np.array(rows, dtype=np.intp))
-        qtbot.wait(20)
-    widget.cells.color_box.choose("original colours")
-    qtbot.wait(20)
-    assert [x.name for x in viewer.layers if is_drawn(x)] == ["selected cells"]
-    assert not listed
-
-
-def test_a_table_that_does_not_fit_is_not_painted(
-    viewer: Viewer, shown: Any, image_of: ImageOf, make_cells: Any, qtbot: QtBot
-) -> None:
+def test_a_table_that_does_not_fit_is_not_painted(viewer, shown, image_of, make_cells, qtbot):
     widget, layer, adata = shown
     # Another tissue has a few of the ids.
     other = np.where(np.isin(layer.data, adata.obs["cell_id"][:50]), layer.data, 0)
@@ -348,8 +317,8 @@ def test_a_table_that_does_not_fit_is_not_painted(
 
 
 def test_a_mask_that_napari_opens_as_an_image_is_joined(
-    viewer: Viewer, open_widget: Open, cells: AnnData, image_of: ImageOf, qtbot: QtBot
-) -> None:
+    viewer, open_widget, cells, image_of, qtbot
+):
     image = image_of(cells).astype(np.uint16)
     photo = np.random.default_rng(0).integers(1, 400, image.shape).astype(np.uint16)
     viewer.add_image(photo, name="DAPI")

@@ -1,17 +1,9 @@
 """The size that the widget needs, and its use with the keyboard."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
-from anndata import AnnData
-from napari import Viewer
-from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import (
     QAbstractButton,
@@ -23,8 +15,6 @@ from qtpy.QtWidgets import (
     QScrollArea,
     QWidget,
 )
-
-from centroid_encoder.viewer import CentroidEncoderWidget
 
 LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_some"
 
@@ -61,23 +51,14 @@ def reached(widget: QWidget) -> list[QWidget]:
 
 
 def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
-    open_widget: Callable[[], CentroidEncoderWidget],
-    viewer: Viewer,
-    make_cells: Callable[..., AnnData],
-    image_of: Any,
-    train: Callable[[CentroidEncoderWidget], None],
+    open_on, viewer, embed, qtbot
 ):
-    cells = make_cells()
+    cells = embed(names=[f"{LONG} {i}" for i in range(3)])
     cells.obs["slide"] = pd.Categorical.from_codes(np.arange(cells.n_obs) % 2, ["a", "b"])
-    cells.obs = cells.obs.rename(columns={"cell_type": LONG})
-    names = cells.obs[LONG].cat.categories
-    cells.obs[LONG] = cells.obs[LONG].cat.rename_categories([f"{LONG} {name}" for name in names])
-    viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
     window = viewer.window._qt_window
     window.resize(1440, 900)
-    widget = open_widget()
-    widget.form.label_key.value = LONG
-    train(widget)
+    widget = open_on(cells)
+    widget.label.start_button.click()
     scrolled = widget.findChild(QScrollArea)
     least = scrolled.widget().minimumSizeHint()
     assert least.width() <= scrolled.viewport().width() <= 0.38 * window.width()
@@ -96,49 +77,3 @@ def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
             follows = after.y() > before.y() + 8
             follows |= abs(after.y() - before.y()) <= 8 and after.x() > before.x()
             assert follows, (card, first, second, first.text(), second.text())
-
-
-@pytest.mark.parametrize(("size", "least"), [((1280, 780), 300), ((1500, 950), 380)])
-def test_the_map_stays_large_while_one_labels(
-    size: tuple[int, int],
-    least: int,
-    open_widget: Callable[[], CentroidEncoderWidget],
-    viewer: Viewer,
-    qtbot: QtBot,
-) -> None:
-    viewer.window._qt_window.resize(*size)
-    viewer.open_sample("centroid-encoder", "tissue")
-    widget = open_widget()
-    session, panel, queue, canvas = widget.session, widget.label, widget.queue, widget.map.canvas
-    qtbot.waitUntil(lambda: widget.catalog.join is not None)
-    scrolled = widget.findChild(QScrollArea)
-
-    def settle() -> None:
-        qtbot.waitUntil(lambda: not (panel.live.is_due or queue.is_searching), timeout=60_000)
-        qtbot.wait(100)
-
-    def check() -> None:
-        assert not cut_off(widget)
-        assert scrolled.verticalScrollBar().maximum() == 0
-        assert widget.map.height() >= least
-        assert panel.keys_text.height() < 3 * panel.keys_text.fontMetrics().height()
-
-    widget.show_mode(panel)
-    panel.start_button.click()
-    kinds = session.adata.obs["true_type"].astype(str).to_numpy()
-    for name in np.unique(kinds)[:7]:
-        panel.name_line.setText(name)
-        panel.add_class()
-    settle()
-    check()
-    for name in np.unique(kinds)[:3]:
-        widget.select(np.flatnonzero(kinds == name)[:5])
-        panel.label(name)
-    settle()
-    check()
-    assert canvas.title.text() == "live map: 0 of 2 wrong (too few)"
-    assert canvas.title.fontMetrics().horizontalAdvance(canvas.title.text()) < canvas.title.width()
-    queue.suggest_button.click()
-    settle()
-    check()
-    assert queue.strip.isVisible()

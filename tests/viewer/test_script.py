@@ -1,7 +1,5 @@
 """Copy as Python: the script runs without a viewer and makes the same results."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -48,9 +46,8 @@ def keywords(call: ast.Call) -> dict[str, Any]:
     return {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
 
 
-def test_the_script_makes_the_same_map_of_corrected_labels(
-    cells: ad.AnnData, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+def test_the_script_makes_the_same_map_of_corrected_labels(cells, tmp_path):
     arguments = {"layer": "scaled", "mask_var": "chosen", "missing": "drop", "group_key": "donor"}
     arguments |= {"unlabeled_category": "type 2", "test_size": 0.3, "random_state": 7}
     cells.obs["donor"] = [f"donor{i % 5}" for i in range(cells.n_obs)]
@@ -76,7 +73,7 @@ def test_the_script_makes_the_same_map_of_corrected_labels(
     assert list(again.obs["map_split"]) == list(adata.obs["map_split"])
 
 
-def test_a_check_follows_the_training(cells: ad.AnnData, fast: ce.CentroidEncoder) -> None:
+def test_a_check_follows_the_training(cells, fast):
     weights = {"type 0": 2.0, "type 1": 1.0, "type 2": 1.0}
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1, class_weight=weights)
     ce.tl.cross_validate(cells, "cell_type", n_folds=2, model=model, progress=False)
@@ -93,9 +90,7 @@ def test_a_check_follows_the_training(cells: ad.AnnData, fast: ce.CentroidEncode
 
 
 @pytest.mark.slow
-def test_the_script_places_new_cells_again(
-    cells: ad.AnnData, make_cells: Any, fast: ce.CentroidEncoder, tmp_path: Path
-) -> None:
+def test_the_script_places_new_cells_again(cells, make_cells, fast, tmp_path):
     ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
     save_h5ad(cells, tmp_path / "map.h5ad")
     query = make_cells(n_obs=40)
@@ -110,7 +105,7 @@ def test_the_script_places_new_cells_again(
 
 
 @pytest.mark.parametrize("store", ["tissue.zarr", None])
-def test_a_table_without_a_file(store: str | None) -> None:
+def test_a_table_without_a_file(store):
     sdata = SimpleNamespace(path=store and Path(store))
     table = Table(ad.AnnData(), "cells", None, "spatialdata", sdata=sdata, table_name="cells")
     script = as_python(table, "ce")
@@ -125,7 +120,7 @@ names = st.text(st.characters(exclude_categories=[]), min_size=1).filter(lambda 
 
 
 @given(name=names, label=names, group=names, is_file=st.booleans())
-def test_names_are_quoted(name: str, label: str, group: str, is_file: bool) -> None:
+def test_names_are_quoted(name, label, group, is_file):
     path = Path("folder") / f"x{name.replace('/', '')}.h5ad" if is_file else None
     adata = ad.AnnData(uns={"ce": {"params": {"label_key": label, "group_key": group}}})
     adata.uns["ce"] |= {"classes": ["a"], "centers": np.zeros((1, 2)), "model": MODEL}

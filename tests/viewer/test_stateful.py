@@ -5,15 +5,12 @@
 A failure lists the steps before it. With ``-s``, the memory at each tenth is printed.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +29,6 @@ from qtpy.QtWidgets import QApplication, QMessageBox
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import misplaced
-from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.ids import ItemLayer
 from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.colorings import FAINT
@@ -49,19 +45,8 @@ STEPS, SEED = (int(os.environ.get(f"VIEWER_{x}", default)) for x, default in DEF
 
 @pytest.mark.timeout(60 + 5 * STEPS)
 @pytest.mark.parametrize("n_steps", [15, pytest.param(STEPS, marks=pytest.mark.slow)])
-def test_any_order_of_steps(
-    n_steps: int,
-    viewer: Viewer,
-    qtbot: QtBot,
-    open_widget: Callable[[], CentroidEncoderWidget],
-    make_cells: Callable[..., AnnData],
-    image_of: Callable[..., Any],
-    unchanged: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
-    user = User(viewer, qtbot, open_widget, unchanged, tmp_path)
+def test_any_order_of_steps(n_steps, viewer, qtbot, open_widget, make_cells, image_of, unchanged):
+    user = User(viewer, qtbot, open_widget, unchanged)
     memory = []
     with user.watched():
         user.bring(make_cells, image_of)
@@ -78,15 +63,8 @@ def test_any_order_of_steps(
 class User(LabelsByHand):
     """Does anything at any time, and checks the results."""
 
-    def __init__(
-        self,
-        viewer: Viewer,
-        qtbot: QtBot,
-        open_widget: Callable[[], CentroidEncoderWidget],
-        unchanged: Any,
-        folder: Path,
-    ) -> None:
-        super().__init__(folder)
+    def __init__(self, viewer: Viewer, qtbot: QtBot, open_widget: Any, unchanged: Any) -> None:
+        super().__init__()
         self.viewer, self.qtbot = viewer, qtbot
         self.open_widget, self.unchanged = open_widget, unchanged
         self.widget = open_widget()
@@ -208,8 +186,6 @@ class User(LabelsByHand):
         table = self.widget.catalog.table
         return None if table is None else table.adata
 
-    # -- what can be done ------------------------------------------------------------------------
-
     def do_choose_table(self) -> None:
         box = self.widget.data.table_box
         if box.count():
@@ -227,30 +203,24 @@ class User(LabelsByHand):
     def do_open_table(self) -> None:
         self.widget.show_table(self.adatas["notebook"])
 
-    def do_choose_labels(self) -> None:
-        choices = [x for x in self.widget.form.label_key.choices if x]
+    def do_choose_in_form(self) -> None:
+        field = self.pick([self.widget.form.label_key, self.widget.form.features])
+        choices = [x for x in field.choices if x]
         if choices:
-            self.widget.form.label_key.value = self.pick(choices)
-
-    def do_choose_features(self) -> None:
-        choices = self.widget.form.features.choices
-        if choices:
-            self.widget.form.features.value = self.pick(choices)
+            field.value = self.pick(choices)
 
     def do_train(self) -> None:
-        form = self.widget.form
+        form, running = self.widget.form, self.widget.training
         form.max_epochs.value = self.pick([1, 3, 100_000])
         form.test_size.value = self.pick([0.0, 0.2])
-        running = self.widget.training
         self.widget.training_panel.train_button.click()
         assert running is None or self.widget.training is running
 
     def do_check(self) -> None:
-        form = self.widget.form
+        form, running = self.widget.form, self.widget.training
         form.max_epochs.value = self.pick([1, 1, 100_000])
         form.n_folds.value = self.pick([2, 3])
         form.n_permutations.value = self.pick([0, 0, 1])
-        running = self.widget.training
         self.widget.training_panel.check_action.trigger()
         assert running is None or self.widget.training is running
         if running is None:
@@ -262,9 +232,8 @@ class User(LabelsByHand):
 
     def do_cancel(self) -> None:
         training = self.widget.training
-        adatas = list(self.adatas.values())
         with ExitStack() as stack:
-            for adata in adatas:
+            for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
             self.widget.training_panel.progress._cancel.click()
         assert self.widget.training is None
@@ -273,18 +242,15 @@ class User(LabelsByHand):
 
     def do_finish(self) -> None:
         """Wait for the end of the training, or of the check if it comes."""
-        widget = self.widget
-        if widget.training_panel.checking:
+        widget, panel = self.widget, self.widget.training_panel
+        if panel.checking:
             if self.endless:
                 widget.cancel()
-            self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
         elif widget.training is not None:
-            self.qtbot.waitUntil(
-                lambda: widget.training_panel.progress._stop.isEnabled() or widget.training is None,
-                timeout=60_000,
-            )
+            stop = panel.progress._stop
+            self.qtbot.waitUntil(lambda: stop.isEnabled() or not widget.training, timeout=60_000)
             widget.stop()
-            self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+        self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
     def do_lasso(self) -> None:
         canvas = self.widget.map.canvas
@@ -317,17 +283,18 @@ class User(LabelsByHand):
     def do_switch_class(self) -> None:
         """Hide or show a class, show it alone, or select its cells."""
         view = self.widget.classes.view
-        if view.count():
-            item = view.item(self.pick(range(view.count())))
-            how = self.pick(["tick", "alone", "select"])
-            if how == "tick":
-                hidden = item.checkState() == Qt.Unchecked
-                item.setCheckState(Qt.Checked if hidden else Qt.Unchecked)
-            elif how == "alone":
-                view.itemDoubleClicked.emit(item)
-            else:
-                item.setSelected(True)
-                view.itemClicked.emit(item)
+        if not view.count():
+            return
+        item = view.item(self.pick(range(view.count())))
+        how = self.pick(["tick", "alone", "select"])
+        if how == "tick":
+            hidden = item.checkState() == Qt.Unchecked
+            item.setCheckState(Qt.Checked if hidden else Qt.Unchecked)
+        elif how == "alone":
+            view.itemDoubleClicked.emit(item)
+        else:
+            item.setSelected(True)
+            view.itemClicked.emit(item)
 
     def do_merge_class(self) -> list[AnnData]:
         """Give the cells of a class another class, or its name."""
@@ -356,8 +323,7 @@ class User(LabelsByHand):
 
     def do_relabel(self) -> list[AnnData]:
         """Give the selected cells a known or a new label, or none."""
-        widget = self.widget
-        button = widget.misplaced.label_button
+        widget, button = self.widget, self.widget.misplaced.label_button
         if not button.isEnabled():
             return []
         known = widget.session.new_labels
@@ -365,40 +331,30 @@ class User(LabelsByHand):
         if self.labeling is not None:
             self.give(self.selected_cells, [name] * len(self.selected_cells))
             return self.step_by_hand(lambda: give_label(button, name))
-        trained = None if widget.result is None else widget.result.label_key
-        before = None if trained is None else self.adata.obs[trained].copy()
+        has_map = widget.result is not None
+        before = self.adata.obs[widget.result.label_key].copy() if has_map else None
         give_label(button, name)
-        if before is not None:
-            assert self.adata.obs[trained].equals(before)
-            assert widget.result is not None
+        if has_map:
+            assert self.adata.obs[widget.result.label_key].equals(before)
         return [self.adata]
 
-    def do_undo(self) -> list[AnnData]:
-        button = self.widget.save_row.undo_button
-        if self.labeling is not None:
-            return self.take_step(-1, button.click)
-        button.click()
-        return [self.adata]
-
-    def do_redo(self) -> list[AnnData]:
-        button = self.widget.save_row.redo_button
-        if self.labeling is not None:
-            return self.take_step(1, button.click)
-        button.click()
+    def do_undo_or_redo(self) -> list[AnnData]:
+        """Take a step of the corrections back, or forward again."""
+        row = self.widget.save_row
+        if self.labeling is not None or self.adata is None:
+            return []
+        self.pick([row.undo_button, row.redo_button]).click()
         return [self.adata]
 
     def do_choose_misplaced(self) -> None:
-        table = self.widget.misplaced
-        self.widget.misplaced.view.sortByColumn(
-            self.pick(range(5)), self.pick([Qt.AscendingOrder, Qt.DescendingOrder])
-        )
+        table, order = self.widget.misplaced, [Qt.AscendingOrder, Qt.DescendingOrder]
+        table.view.sortByColumn(self.pick(range(5)), self.pick(order))
         if table.model.rowCount():
             row = self.pick(range(table.model.rowCount()))
             # `selectRow` asks which keys are held down, and Qt keeps those of the last lasso.
+            how = QItemSelectionModel.SelectionFlag
             table.view.selectionModel().select(
-                table.model.index(row, 0),
-                QItemSelectionModel.SelectionFlag.ClearAndSelect
-                | QItemSelectionModel.SelectionFlag.Rows,
+                table.model.index(row, 0), how.ClearAndSelect | how.Rows
             )
             name = table.model.table["cell"].iloc[row]
             assert self.adata.obs_names[self.widget.session.selected].tolist() == [name]
@@ -407,21 +363,14 @@ class User(LabelsByHand):
         box = self.widget.map.regions_box
         box.setCurrentIndex(self.pick(range(box.count())))
 
-    def do_remove_layer(self) -> None:
-        if self.layers:
-            layer = self.pick(self.layers)
-            self.layers.remove(layer)
-            self.aside.append(layer)
-            self.viewer.layers.remove(layer)
-
-    def do_add_layer(self) -> None:
-        if self.aside:
-            layer = self.pick(self.aside)
-            self.aside.remove(layer)
-            self.layers.append(layer)
-            self.viewer.layers.append(layer)
-
-    # -- what napari and notebooks do --------------------------------------------------------------
+    def do_remove_or_add_layer(self) -> None:
+        adds = self.pick([True, False])
+        here, there = (self.aside, self.layers) if adds else (self.layers, self.aside)
+        if here:
+            layer = self.pick(here)
+            here.remove(layer)
+            there.append(layer)
+            (self.viewer.layers.append if adds else self.viewer.layers.remove)(layer)
 
     def do_rename_layer(self) -> None:
         if self.layers:
@@ -516,8 +465,6 @@ class User(LabelsByHand):
     def _dock(self) -> Any:
         docks = self.viewer.window._wrapped_dock_widgets.values()
         return next(dock for dock in docks if dock.inner_widget() is self.widget)
-
-    # -- what must be true -----------------------------------------------------------------------
 
     def check(self) -> None:
         """Check the whole state."""

@@ -1,7 +1,5 @@
 """The code of the page about measuring makes the map and the errors that the page names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -9,16 +7,12 @@ from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import pytest
-from napari import Viewer
-from pytestqt.qtbot import QtBot
 
 PAGE = Path(__file__).parents[2] / "docs" / "measure.md"
 
 
 @pytest.mark.slow
-def test_from_an_image_to_a_map(
-    viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_an_image_to_a_map(viewer, qtbot, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text("utf-8")
     blocks = re.findall(r"^```(?:python|{code-cell})\n(.*?)^```", text, re.M | re.S)

@@ -1,9 +1,5 @@
 """Ids of layers and tables, and guesses of columns and layers."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -20,7 +16,7 @@ from tests.cases import cases
 from tests.viewer.data.small import catalog_of, labels, points, table
 
 
-def test_labels_of_any_dtype() -> None:
+def test_labels_of_any_dtype():
     for dtype in ("int8", "uint8", "uint16", "int32", "int64", "uint64"):
         ids = read_ids(Labels(np.array([[0, 90], [7, 7]], dtype))).ids
         assert ids.tolist() == [7, 90]
@@ -31,10 +27,9 @@ def test_labels_of_any_dtype() -> None:
 
 @given(image=arrays(np.int16, array_shapes(min_dims=2, max_dims=3, max_side=9)))
 @settings(deadline=None, max_examples=cases(25))
-def test_lazy_labels_are_those_of_the_array(image: np.ndarray) -> None:
+def test_lazy_labels_are_those_of_the_array(image):
     whole, lazy = label_ids(image), label_ids(da.from_array(image, chunks=4))
     assert whole.ids.tolist() == lazy.ids.tolist() == sorted(set(image.ravel().tolist()) - {0})
-    assert whole.centers is not None
     assert np.array_equal(whole.centers, lazy.centers)
     for label, center in zip(whole.ids, whole.centers, strict=True):
         np.testing.assert_allclose(center, np.argwhere(image == label).mean(axis=0))
@@ -53,7 +48,7 @@ IDS = [3, 2**40, 0, 12]
     ],
     ids=lambda column: str(column.dtype),
 )
-def test_whole_numbers_of_any_type_are_read(column: pd.Series) -> None:
+def test_whole_numbers_of_any_type_are_read(column):
     values = whole_numbers(column, "obs['id']")
     assert values.tolist() == IDS
     assert values.dtype == "Int64"
@@ -72,18 +67,14 @@ def test_whole_numbers_of_any_type_are_read(column: pd.Series) -> None:
         ([True, False], "(True|False)"),
     ],
 )
-def test_an_error_names_the_value_that_is_no_whole_number(values: Any, shown: str) -> None:
+def test_an_error_names_the_value_that_is_no_whole_number(values, shown):
     with pytest.raises(ValueError, match=rf"obs\['id'\] holds {shown}"):
         whole_numbers(pd.Series(values), "obs['id']")
-
-
-# -- guesses ---------------------------------------------------------------------------------------
 
 
 def id_column(adata: AnnData, layer: Layer) -> str | None:
     catalog = catalog_of(adata, layer)
     catalog.choose_layer(layer)
-    assert catalog.link is not None
     return catalog.link.id_column
 
 
@@ -99,13 +90,11 @@ def id_column(adata: AnnData, layer: Layer) -> str | None:
         ({"index": range(3), "cell": [4, 7, 90]}, "cell"),
     ],
 )
-def test_columns_of_ids_have_usual_names_and_different_whole_numbers(
-    columns: Any, expected: str | None
-) -> None:
+def test_columns_of_ids_have_usual_names_and_different_whole_numbers(columns, expected):
     assert id_column(table(**columns), labels([4, 7, 90])) == expected
 
 
-def test_declared_columns_come_first() -> None:
+def test_declared_columns_come_first():
     adata = table(label=[1, 2, 3], number=[4, 7, 4], part=["nuclei", "nuclei", "cells"])
     regions = {"region": ["nuclei", "cells"], "region_key": "part", "instance_key": "number"}
     adata.uns["spatialdata_attrs"] = regions
@@ -117,7 +106,7 @@ def test_declared_columns_come_first() -> None:
     assert id_column(adata, layer) == "number"
 
 
-def test_ids_of_points() -> None:
+def test_ids_of_points():
     assert id_column(table(cell_id=[4, 7]), points(2, metadata={"indices": [7, 4]})) == "cell_id"
     assert id_column(table(cell_id=[4, 7]), points(2, features={"cell_id": [7, 4]})) == "cell_id"
     adata = table(cell_id=[4, 7])
@@ -127,7 +116,7 @@ def test_ids_of_points() -> None:
     assert id_column(features_to_anndata(layer.features, of_labels=False), layer) == OBS_NAMES
 
 
-def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_labels() -> None:
+def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_labels():
     layers = [labels([4, 7]), labels([4, 7, 9]), labels([30]), labels([4, 7, 9, 10])]
     assert catalog_of(table(cell_id=[4, 7, 9, 12]), *layers).layer is layers[1]
     # A few equal ids are not enough.
@@ -139,7 +128,7 @@ def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_lab
     )
 
 
-def test_labels_with_most_of_the_cells_come_before_the_points_of_the_table() -> None:
+def test_labels_with_most_of_the_cells_come_before_the_points_of_the_table():
     adata = table(cell_id=[4, 7, 9, 12])
     own = points(4, features={"cell": adata.obs_names}, metadata={"adata": adata})
     few, most = labels([4, 7]), labels([4, 7, 9])

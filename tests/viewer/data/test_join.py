@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -34,10 +32,7 @@ def join(
     return Link(Table(adata, "cells"), image, layer, id_column, 0, column).make(read_ids(layer))
 
 
-# -- labels --------------------------------------------------------------------------------------
-
-
-def test_background_and_ids_outside_the_dtype_are_not_cells() -> None:
+def test_background_and_ids_outside_the_dtype_are_not_cells():
     # As uint8, 260 and −252 would both be 4.
     found = join(table(cell_id=[0, 260, 4, -252]), labels(np.array([4], np.uint8)))
     assert found.joined.tolist() == [False, False, True, False]
@@ -54,7 +49,7 @@ KINDS: list[Callable[[list[int]], Any]] = [
 
 @settings(deadline=None, max_examples=cases(40))
 @given(data=st.data())
-def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data: st.DataObject) -> None:
+def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data):
     cells = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
     named = data.draw(st.lists(cells, max_size=30, unique=True), "rows: image and id")
     adata = table(
@@ -80,9 +75,6 @@ def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data: st.D
             assert found.n_unmatched_ids == n_ids - len(row)
 
 
-# -- errors --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("id_column", "column", "message"),
     [
@@ -93,16 +85,14 @@ def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data: st.D
         (OBS_NAMES, None, "the names of the cells holds '(a1|b1)'"),
     ],
 )
-def test_an_error_says_why_a_link_has_no_ids(
-    id_column: str | None, column: str | None, message: str
-) -> None:
+def test_an_error_says_why_a_link_has_no_ids(id_column, column, message):
     adata = table(cell_id=[4, 7], area=[3.5, 1.0])
     adata.obs_names = ["a1", "b1"]
     with pytest.raises(ValueError, match=message):
         join(adata, labels([4, 7], name="nuclei"), id_column, column and "a", column)
 
 
-def test_an_error_names_repeated_ids_and_what_to_do() -> None:
+def test_an_error_names_repeated_ids_and_what_to_do():
     adata = table(cell_id=[4, 7, 4, 7, 8, 8, 9, 9, 0, 0], region=list("aabb" + "abababa"[:6]))
     message = (
         r"gives several cells the same label: 4, 7, 8 and 1 more; choose another column of ids"
@@ -115,13 +105,10 @@ def test_an_error_names_repeated_ids_and_what_to_do() -> None:
     assert str(found).startswith("5 of 10 cells; 3 without a label in the image")
 
 
-# -- points --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "told", [{"features": {"cell_id": [7, 4, 9]}}, {"metadata": {"indices": [7, 4, 9]}}]
 )
-def test_shapes_are_joined_like_points(told: dict[str, Any]) -> None:
+def test_shapes_are_joined_like_points(told):
     layer = shapes(3, **told)
     found = join(table(cell_id=[4, 7, 5]), layer)
     assert found.rows([0, 1, 2]).tolist() == [1, 0, -1]
@@ -133,7 +120,7 @@ def test_shapes_are_joined_like_points(told: dict[str, Any]) -> None:
         join(table(cell_id=[4, 7]), shapes(2, metadata={"indices": [7, 4, 9]}))
 
 
-def test_points_are_joined_by_names_and_by_ids_that_are_text() -> None:
+def test_points_are_joined_by_names_and_by_ids_that_are_text():
     # The reader makes such points: cells without coordinates have none.
     found = join(table(cell_id=[4, 7, 5]), points(2, features={"cell": ["c2", "c0"]}), OBS_NAMES)
     assert found.rows([0, 1]).tolist() == [2, 0]
@@ -142,7 +129,7 @@ def test_points_are_joined_by_names_and_by_ids_that_are_text() -> None:
     assert join(table(cell_id=["a", "b", "x"]), layer).rows([0, 1, 2]).tolist() == [1, -1, 0]
 
 
-def test_points_without_ids_are_joined_only_to_the_table_of_their_features() -> None:
+def test_points_without_ids_are_joined_only_to_the_table_of_their_features():
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
     (own,) = find_tables([layer], [])
     link = Link(own, None, layer, OBS_NAMES)

@@ -1,7 +1,5 @@
 """Decide which layers are measured together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import dask.array as da
@@ -63,9 +61,7 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
         ([labels(**PLACE), image("c", np.stack([IMAGE] * 3), **AXES)], {"nuclei": ["c"]}),
     ],
 )
-def test_images_of_each_label_image(
-    layers: list[Labels | Image], expected: dict[str, list[str]]
-) -> None:
+def test_images_of_each_label_image(layers, expected):
     found = plan(*split(layers), time_series=False)
     assert {region: list(images) for region, images in found.images.items()} == expected
 
@@ -88,7 +84,7 @@ def test_images_of_each_label_image(
         ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers: list[Labels | Image], text: str) -> None:
+def test_layers_that_do_not_fit_are_refused(layers, text):
     with pytest.raises(ValueError, match=text):
         plan(*split(layers), time_series=False)
 
@@ -99,7 +95,7 @@ def measured(*layers: Labels | Image, time_series: bool = False) -> Measurement:
     return job
 
 
-def test_scale_and_units_are_those_of_the_layer() -> None:
+def test_scale_and_units_are_those_of_the_layer():
     place = {"scale": (0.5, 0.25), "units": ("um", "um"), "translate": (100, 100)}
     job = measured(labels(**place), image(**place))
 
@@ -115,17 +111,15 @@ def test_scale_and_units_are_those_of_the_layer() -> None:
         assert describe(job) == "nuclei: only shapes\nLengths in layer units."
 
 
-def test_full_resolution_is_measured() -> None:
+def test_full_resolution_is_measured():
     levels = [da.from_array(LABELS), da.from_array(LABELS[::2, ::2])]
     pyramid = Image([IMAGE, IMAGE[::2, ::2]], name="DAPI", multiscale=True)
     found = measuring.measured(measured(Labels(levels, name="nuclei", multiscale=True), pyramid))
     expected = measuring.measured(measured(labels(), image()))
-    assert found is not None
-    assert expected is not None
     np.testing.assert_array_equal(found.X, expected.X)
 
 
-def test_each_frame_of_a_time_series_is_measured() -> None:
+def test_each_frame_of_a_time_series_is_measured():
     stack = np.stack([LABELS, LABELS.T.reshape(LABELS.shape)])
     assert [may_be_time(x) for x in (labels(), labels(data=stack))] == [None, False]
     assert may_be_time(labels(data=stack, axis_labels=("T", "y", "x")))
@@ -135,6 +129,5 @@ def test_each_frame_of_a_time_series_is_measured() -> None:
     adata = measuring.measured(
         measured(labels(data=stack), image(data=np.stack([IMAGE] * 2)), time_series=True)
     )
-    assert adata is not None
     cells = list(zip(adata.obs["frame"], adata.obs["label"], strict=True))
     assert cells == [(0, i) for i in (1, 2, 3, 4, 5)] + [(1, i) for i in (1, 3, 4, 5)]

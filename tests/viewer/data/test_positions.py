@@ -1,9 +1,5 @@
 """A warning is shown if cells do not lie at their labels."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,7 +30,6 @@ def tissue(seed: int = 0) -> tuple[np.ndarray, AnnData]:
 
 
 def misfit_of(catalog: Catalog) -> Misfit | None:
-    assert catalog.join is not None
     fault = next(iter(catalog.faults.values()), None)
     assert fault is None or isinstance(fault, Misfit)
     return fault
@@ -43,15 +38,12 @@ def misfit_of(catalog: Catalog) -> Misfit | None:
 def mend(catalog: Catalog) -> None:
     """Join by the corrected link and check that each cell has its label."""
     misfit = misfit_of(catalog)
-    assert misfit is not None
-    assert misfit.better is not None
     catalog.choose_ids(misfit.better.id_column, misfit.better.shift)
     assert catalog.faults == {}
-    assert catalog.join is not None
     assert catalog.join.rows([1, 50, N]).tolist() == [0, 49, N - 1]
 
 
-def test_ids_of_another_image_give_a_warning() -> None:
+def test_ids_of_another_image_give_a_warning():
     image, own = tissue()
     adata = tissue(seed=1)[1]
     # The id 0 is no cell and may repeat, although after a shift by 1 both would be label 1.
@@ -59,7 +51,6 @@ def test_ids_of_another_image_give_a_warning() -> None:
     own.obs.loc[own.obs_names[:2], "cell_id"] = 0
     for other in (adata, own):
         misfit = misfit_of(catalog_of(other, Labels(image)))
-        assert misfit is not None
         assert str(misfit).endswith("The ids may be those of another image.")
         assert misfit.better is None
 
@@ -75,7 +66,7 @@ def test_ids_of_another_image_give_a_warning() -> None:
     ids=["microns", "turned", "partly wrong", "frame"],
 )
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_ids_off_by_one_are_found_and_corrected_whatever_the_units(change: Any, shift: int) -> None:
+def test_ids_off_by_one_are_found_and_corrected_whatever_the_units(change, shift):
     image, adata = tissue()
     places = adata.obsm["spatial"] = change(adata.obsm["spatial"])
     assert misfit_of(catalog_of(adata, Labels(image))) is None
@@ -97,12 +88,11 @@ def test_ids_off_by_one_are_found_and_corrected_whatever_the_units(change: Any, 
         ("AreaShape_Center_Y", "AreaShape_Center_X"),
     ],
 )
-def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
+def test_positions_are_found_in_columns(names):
     image, adata = tissue()
     places = adata.obsm.pop("spatial")[:, ::-1]
     adata.obs[list(names)] = places
     found = coordinates(adata)
-    assert found is not None
     assert np.array_equal(found[1], places)
     adata.obs["cell_id"] += 1
     misfit = misfit_of(catalog_of(adata, Labels(image)))
@@ -114,7 +104,7 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("shift", "positions"), [(1, None), (-1, np.zeros((N, 3))), (1, np.full((N, 2), np.nan))]
 )
-def test_without_positions_a_shift_of_all_ids_by_one_is_found(shift: int, positions: Any) -> None:
+def test_without_positions_a_shift_of_all_ids_by_one_is_found(shift, positions):
     image, adata = tissue()
     del adata.obsm["spatial"]
     if positions is not None:
@@ -126,7 +116,7 @@ def test_without_positions_a_shift_of_all_ids_by_one_is_found(shift: int, positi
     mend(catalog)
 
 
-def test_missing_labels_and_points_give_no_warning() -> None:
+def test_missing_labels_and_points_give_no_warning():
     image, adata = tissue()
     del adata.obsm["spatial"]
     points = Points(np.zeros((N, 2)), features={"cell_id": np.arange(2, N + 2)})

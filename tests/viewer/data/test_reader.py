@@ -1,8 +1,5 @@
 """Read tables from files, and show them as Points layers."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import anndata as ad
@@ -33,9 +30,6 @@ def table(**obsm: Any) -> ad.AnnData:
     return adata
 
 
-# -- points ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("spatial", "expected"),
     [
@@ -46,7 +40,7 @@ def table(**obsm: Any) -> ad.AnnData:
     ],
     ids=["whole numbers", "3-D", "frame"],
 )
-def test_positions_are_turned_from_x_y_to_y_x(spatial: Any, expected: np.ndarray) -> None:
+def test_positions_are_turned_from_x_y_to_y_x(spatial, expected):
     points = points_layer(table(spatial=spatial), "cells")[0]
     np.testing.assert_array_equal(points, expected)
     assert points.dtype == float
@@ -63,7 +57,7 @@ def test_positions_are_turned_from_x_y_to_y_x(spatial: Any, expected: np.ndarray
     ],
     ids=["none", "1-D", "4-D", "none complete", "text"],
 )
-def test_without_positions_the_first_two_dimensional_embedding_is_shown(spatial: Any) -> None:
+def test_without_positions_the_first_two_dimensional_embedding_is_shown(spatial):
     given = {} if spatial is None else {"spatial": spatial}
     adata = table(**given, X_pca=np.ones((4, 3)), X_umap=XY, X_tsne=-XY)
     # The second axis of a plot points up.
@@ -73,7 +67,7 @@ def test_without_positions_the_first_two_dimensional_embedding_is_shown(spatial:
         points_layer(table(X_pca=np.ones((4, 3))), "cells")
 
 
-def test_cells_without_coordinates_are_left_out_of_the_layer() -> None:
+def test_cells_without_coordinates_are_left_out_of_the_layer():
     xy = XY.copy()
     xy[1, 0] = np.nan
     points, options, kind = points_layer(adata := table(spatial=xy), "cells")
@@ -82,22 +76,7 @@ def test_cells_without_coordinates_are_left_out_of_the_layer() -> None:
     assert list(options["features"]["cell"]) == ["delta", "gamma", "beta"]
 
 
-def test_the_size_of_points_follows_the_scale() -> None:
-    rng = np.random.default_rng(0)
-    cells = ad.AnnData(np.zeros((5000, 1)), obsm={"spatial": rng.random((5000, 2))})
-    small = points_layer(cells, "cells")[1]["size"]
-    cells.obsm["spatial"] *= 1000
-    assert points_layer(cells, "cells")[1]["size"] == pytest.approx(1000 * small)
-    # Points are at most as wide as the side of the area per cell, 1 / 5000, and not much smaller.
-    assert 0.3 < small / np.sqrt(1 / 5000) < 1
-    for in_one_place in (XY[[0, 0, 0, 0]], np.vstack([XY[:1], np.full((3, 2), np.nan)])):
-        assert points_layer(table(spatial=in_one_place), "cells")[1]["size"] == 1
-
-
-# -- files -------------------------------------------------------------------------------------
-
-
-def test_only_h5ad_files_are_opened_by_napari(plugins: None, tmp_path: Path) -> None:
+def test_only_h5ad_files_are_opened_by_napari(plugins, tmp_path):
     for path in ("a/cells.h5ad", "CELLS.H5AD", ["a.h5ad", "b.h5ad"]):
         assert get_reader(path) is read
     for path in ("cells.zarr", "h5ad", ["a.h5ad", "b.csv"]):
@@ -117,7 +96,7 @@ def test_only_h5ad_files_are_opened_by_napari(plugins: None, tmp_path: Path) -> 
     assert len(viewer.layers) == 4
 
 
-def test_an_error_names_the_damaged_file(tmp_path: Path) -> None:
+def test_an_error_names_the_damaged_file(tmp_path):
     table(spatial=XY).write_h5ad(tmp_path / "whole.h5ad")
     whole = (tmp_path / "whole.h5ad").read_bytes()
     contents = {"h5ad": [whole[: len(whole) // 2], b"Hello", b""]}
@@ -133,16 +112,3 @@ def test_an_error_names_the_damaged_file(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=f"{path.name} cannot be read") as error:
             read_table(path)[0]
         assert "\n" not in str(error.value)
-
-
-@pytest.mark.filterwarnings("ignore:Observation names are not unique")
-@pytest.mark.parametrize("ending", ["h5ad", "zarr"])
-def test_repeated_names_become_unique_with_a_notice(ending: str, tmp_path: Path) -> None:
-    adata = table(spatial=XY)
-    adata.obs_names = ["a", "b", "a", "a"]
-    path = tmp_path / f"cells.{ending}"
-    getattr(adata, f"write_{ending}")(path)
-    found, notice = read_table(path)
-    assert np.array_equal(found.X, adata.X)
-    assert list(found.obs_names) == ["a", "b", "a-1", "a-2"]
-    assert notice.endswith("was appended to 2 names")

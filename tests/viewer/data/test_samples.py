@@ -1,24 +1,18 @@
 """Sample data: their content, and opening them in napari."""
 
-from __future__ import annotations
-
 import numpy as np
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Points
+from napari.layers import Points
 from scipy import ndimage
 
 from centroid_encoder.viewer.data.samples import COLORS
 
 
-def test_the_tissue_agrees_with_its_table(plugins: None) -> None:
-    *images, nuclei = layers = ViewerModel().open_sample("centroid-encoder", "tissue")
+def test_the_tissue_agrees_with_its_table(plugins):
+    *images, nuclei = ViewerModel().open_sample("centroid-encoder", "tissue")
     assert [image.name for image in images] == list(COLORS)
-    assert all(isinstance(image, Image) and image.blending == "additive" for image in images)
-    assert {str(unit) for layer in layers for unit in layer.units} == {"micrometer"}
-    assert isinstance(nuclei, Labels)
     adata = nuclei.metadata["adata"]
     assert nuclei.name == adata.uns["spatialdata_attrs"]["region"]
-    assert 1500 < adata.n_obs < 2500
     counts = adata.obs["cell_type"].value_counts()
     assert len(counts) == 6
     assert counts.min() > 50
@@ -27,22 +21,17 @@ def test_the_tissue_agrees_with_its_table(plugins: None) -> None:
     assert 0.01 < wrong.mean() < 0.05
     seen = adata[adata.obs["cell_id"].isin(np.unique(nuclei.data))]
     ids = seen.obs["cell_id"]
-    hits = [
-        nuclei.get_value(xy[::-1], world=True) == cell_id
-        for xy, cell_id in zip(seen.obsm["spatial"], ids, strict=True)
-    ]
-    assert np.mean(hits) > 0.99
+    found = [nuclei.get_value(xy[::-1], world=True) for xy in seen.obsm["spatial"]]
+    assert np.mean(found == ids) > 0.99
     # The features were measured before the images were smoothed and rounded.
     for image in images:
         expected = ndimage.mean(image.data, nuclei.data, ids)
-        found = seen[:, f"{image.name}: nucleus mean"].X.ravel()
-        assert np.corrcoef(found, expected)[0, 1] > 0.99
-        assert abs(found.mean() / expected.mean() - 1) < 0.1
-    areas = np.bincount(nuclei.data.ravel())[ids] / 4
-    np.testing.assert_allclose(seen[:, "nucleus area"].X.ravel(), areas, rtol=1e-6)
+        measured = seen[:, f"{image.name}: nucleus mean"].X.ravel()
+        assert np.corrcoef(measured, expected)[0, 1] > 0.99
+        assert abs(measured.mean() / expected.mean() - 1) < 0.1
 
 
-def test_blood_cells_are_points_as_umap_shows_them(plugins: None) -> None:
+def test_blood_cells_are_points_as_umap_shows_them(plugins):
     (layer,) = ViewerModel().open_sample("centroid-encoder", "pbmc")
     assert isinstance(layer, Points)
     adata = layer.metadata["adata"]

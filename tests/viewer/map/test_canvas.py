@@ -1,9 +1,5 @@
 """The mouse on the map; all events are sent through Qt."""
 
-from __future__ import annotations
-
-import gc
-import weakref
 from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
@@ -20,7 +16,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QToolTip
 
 from centroid_encoder.viewer.map.canvas import PICK_RADIUS, TOOLS, MapCanvas
-from centroid_encoder.viewer.map.scene import Scene, Style
+from centroid_encoder.viewer.map.scene import Scene
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -33,7 +29,6 @@ SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModi
 KEYS = [(SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")]
 
 Corners = list[tuple[float, float]]
-TRIANGLE: Corners = [(1, 1), (9, 2), (4, 9)]
 
 
 def make_scene(n: int = N) -> Scene:
@@ -76,22 +71,16 @@ class Mouse:
         QTest.mouseRelease(self.canvas.canvas, button, keys, where[-1])
 
     def turn(self, point: Iterable[float], steps: int) -> None:
-        at = QPointF(self.at(point))
-        event = QWheelEvent(
-            at,
-            QPointF(self.canvas.canvas.mapToGlobal(at.toPoint())),
-            QPoint(),
-            QPoint(0, 120 * steps),
-            Qt.MouseButton.NoButton,
-            PLAIN,
-            Qt.ScrollPhase.NoScrollPhase,
-            False,
-        )
+        at, none = self.at(point), Qt.MouseButton.NoButton
+        there = QPointF(at), QPointF(self.canvas.canvas.mapToGlobal(at))
+        turned = QPoint(), QPoint(0, 120 * steps)
+        phase = Qt.ScrollPhase.NoScrollPhase
+        event = QWheelEvent(*there, *turned, none, PLAIN, phase, False)
         QApplication.sendEvent(self.canvas.canvas, event)
 
 
 @pytest.fixture
-def canvas(qtbot: Any) -> MapCanvas:
+def canvas(qtbot) -> MapCanvas:
     canvas = MapCanvas()
     qtbot.addWidget(canvas)
     canvas.resize(760, 450)  # matplotlib 3.10 loses a pixel of some heights, such as 460
@@ -102,7 +91,7 @@ def canvas(qtbot: Any) -> MapCanvas:
 
 
 @pytest.fixture
-def mouse(canvas: MapCanvas) -> Mouse:
+def mouse(canvas) -> Mouse:
     return Mouse(canvas)
 
 
@@ -136,21 +125,14 @@ def choose(canvas: MapCanvas, tool: str) -> None:
     next(action for action in canvas.tools.actions() if action.data() == tool).trigger()
 
 
-# -- select --------------------------------------------------------------------------------------
-
-
-def test_lasso_and_rectangle_select_exactly_the_cells_inside(
-    canvas: MapCanvas, mouse: Mouse
-) -> None:
-    angles = np.arange(10) * 2 * np.pi / 10
-    radii = np.where(np.arange(10) % 2, 1.7, 4.7)
+def test_lasso_and_rectangle_select_exactly_the_cells_inside(canvas, mouse):
+    angles, radii = np.arange(10) * 2 * np.pi / 10, np.where(np.arange(10) % 2, 1.7, 4.7)
     star = 5 + np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
-    for corners in (TRIANGLE, star.tolist()):
-        for keys, how in KEYS:
-            mouse.drag(corners, keys)
-            rows = inside(canvas, mouse.path)
-            assert mouse.made.pop() == (rows, how)
-            assert 20 < len(rows) < 150
+    for keys, how in KEYS:
+        mouse.drag(star.tolist(), keys)
+        rows = inside(canvas, mouse.path)
+        assert mouse.made.pop() == (rows, how)
+        assert 20 < len(rows) < 150
     choose(canvas, "rectangle")
     box = [mouse.at(corner) for corner in ((2, 3), (8, 3), (8, 7), (2, 7))]
     for start, end in (((2, 3), (8, 7)), ((2, 7), (8, 3))):
@@ -165,22 +147,19 @@ def reference(canvas: MapCanvas, at: QPoint) -> int | None:
     return int(PLACED[distances.argmin()]) if distances.min() < PICK_RADIUS else None
 
 
-def test_a_click_picks_the_nearest_cell_within_the_radius(canvas: MapCanvas, mouse: Mouse) -> None:
-    rng = np.random.default_rng(1)
+def test_a_click_picks_the_nearest_cell_within_the_radius(canvas, mouse):
     found = []
-    for point in rng.uniform(0.5, 9.5, (80, 2)):
+    for point in np.random.default_rng(1).uniform(0.5, 9.5, (25, 2)):
         for keys in (PLAIN, SHIFT):
             mouse.click(point, keys)
             row = reference(canvas, mouse.at(point))
             found.append(row)
             assert mouse.made.pop() == ([] if row is None else [row], "add" if keys else "replace")
     assert None in found
-    assert len(set(found)) > 10
+    assert len(set(found)) > 5
 
 
-def test_the_cell_under_the_mouse_has_a_ring_and_a_description(
-    canvas: MapCanvas, mouse: Mouse, qtbot: Any
-) -> None:
+def test_the_cell_under_the_mouse_has_a_ring_and_a_description(canvas, mouse, qtbot):
     canvas.cell_hovered.connect(lambda row: canvas.show_tip(f"cell number {row}"))
     mouse.turn((4, 4), 3)
     mouse.drag([(5, 5), (4, 6)], button=RIGHT)
@@ -195,7 +174,7 @@ def test_the_cell_under_the_mouse_has_a_ring_and_a_description(
 
     seen = set()
     # Avoid the edge, where rounding decides.
-    shares = np.random.default_rng(1).uniform(0.02, 0.98, (40, 2))
+    shares = np.random.default_rng(1).uniform(0.02, 0.98, (20, 2))
     for point in (x0, y0) + shares * (x1 - x0, y1 - y0):
         row = reference(canvas, mouse.at(point))
         # Repeat the move, since an event of the real mouse can come in between.
@@ -206,10 +185,7 @@ def test_the_cell_under_the_mouse_has_a_ring_and_a_description(
     qtbot.waitUntil(lambda: ringed(canvas) == set())
 
 
-# -- look around ---------------------------------------------------------------------------------
-
-
-def test_the_wheel_zooms_around_the_mouse(canvas: MapCanvas, mouse: Mouse) -> None:
+def test_the_wheel_zooms_around_the_mouse(canvas, mouse):
     at = mouse.at((3, 7))
     mouse.turn((3, 7), 2)
     x0, x1, y0, y1 = view(canvas)
@@ -222,7 +198,7 @@ def test_the_wheel_zooms_around_the_mouse(canvas: MapCanvas, mouse: Mouse) -> No
     np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
 
 
-def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas: MapCanvas, mouse: Mouse) -> None:
+def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas, mouse):
     for tool, button in [*((tool, RIGHT) for tool in TOOLS), ("pan", LEFT)]:
         choose(canvas, tool)
         mouse.drag([(2, 2), (3, 5)], button=button)
@@ -237,9 +213,6 @@ def test_dragging_moves_the_map_or_zooms_into_a_rectangle(canvas: MapCanvas, mou
     assert not mouse.made
 
 
-# -- how it looks --------------------------------------------------------------------------------
-
-
 def shot(canvas: MapCanvas, qtbot: Any) -> NDArray[np.uint8]:
     """Pixels of the screen."""
     qtbot.wait(20)
@@ -247,7 +220,7 @@ def shot(canvas: MapCanvas, qtbot: Any) -> NDArray[np.uint8]:
     return image[..., :3]
 
 
-def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) -> None:
+def test_changes_are_drawn_at_once(canvas, mouse, qtbot):
     frames = [shot(canvas, qtbot)]
 
     def changed() -> bool:
@@ -261,12 +234,7 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
     canvas.map.select(None)
     assert changed()
     assert np.array_equal(frames[-1], frames[0])
-    mouse.move(canvas.map.scene.points[2])
-    assert changed()
     canvas.map.hidden = frozenset("A")
-    canvas.map.update()
-    assert changed()
-    canvas.map.colors = ["#123456"] * 3
     canvas.map.update()
     assert changed()
     QTest.mousePress(canvas.canvas, LEFT, PLAIN, mouse.at((2, 2)))
@@ -274,39 +242,13 @@ def test_changes_are_drawn_at_once(canvas: MapCanvas, mouse: Mouse, qtbot: Any) 
     assert changed()  # the outline of the lasso
     QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, mouse.at((8, 6)))
     assert changed()
-    canvas.map.show(Scene(), [])
-    assert changed()
-    # Below the buttons there are only the page and the map.
-    assert len(np.unique(frames[-1][60:].reshape(-1, 3), axis=0)) == 2
 
 
-def test_a_selection_does_not_redraw_the_points(canvas: MapCanvas, qtbot: Any) -> None:
-    qtbot.wait(50)
-    draws: list[object] = []
-    canvas.canvas.mpl_connect("draw_event", draws.append)
-    canvas.map.select(np.arange(N) == 1)
-    QTest.mouseMove(canvas.canvas, QPoint(200, 200))
-    qtbot.wait(50)
-    assert not draws
-    canvas.map.home()
-    qtbot.waitUntil(lambda: bool(draws))
-
-
-def test_a_theme_colors_the_map_and_the_tools(canvas: MapCanvas, qtbot: Any) -> None:
-    light = Style("#fafafa", "#ffffff", "#101010", "#999999")
-    icons = []
-    for style, icon, corner in ((Style(), "white", (38, 41, 48)), (light, "black", (250,) * 3)):
-        canvas.set_style(style, icon)
-        assert tuple(shot(canvas, qtbot)[-1, 0].tolist()) == corner
-        icons.append(canvas.buttons["home"].icon().pixmap(18, 18).toImage())
-    assert icons[0] != icons[1]
-
-
-def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse: Mouse) -> None:
+def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas, mouse):
+    start, end = mouse.at((2, 2)), mouse.at((7, 8))
     for button in (LEFT, RIGHT):
         for scene_after, colors in ((Scene(), []), (make_scene(50), COLORS)):
             canvas.map.show(make_scene(), COLORS)
-            start, end = mouse.at((2, 2)), mouse.at((7, 8))
             QTest.mousePress(canvas.canvas, button, PLAIN, start)
             QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)
             canvas.map.show(scene_after, colors)
@@ -319,19 +261,3 @@ def test_a_map_can_be_cleared_or_replaced_during_a_drag(canvas: MapCanvas, mouse
     QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
     # Only cells that are there can be selected.
     assert all(max(rows, default=0) < 50 for rows, _ in mouse.made)
-
-
-def test_no_reference_cycle_keeps_a_map_alive(qtbot: Any) -> None:
-    # PyQt6 crashes when Python collects a reference cycle of widgets.
-    canvas = MapCanvas()
-    canvas.map.show(make_scene(), COLORS)
-    choose(canvas, "zoom")
-    held, gone = weakref.ref(canvas), []
-    canvas.destroyed.connect(lambda: gone.append(True))
-    gc.disable()
-    try:
-        del canvas
-        assert held() is None
-        assert gone
-    finally:
-        gc.enable()

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from napari.layers import Labels
-from pytestqt.qtbot import QtBot
 from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
@@ -16,7 +11,7 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 
 
 @pytest.fixture
-def form(qtbot: QtBot) -> TrainingForm:
+def form(qtbot) -> TrainingForm:
     form = TrainingForm()
     qtbot.addWidget(form)
     return form
@@ -28,7 +23,7 @@ def categorical(n: int, n_categories: int) -> pd.Categorical:
 
 
 @pytest.fixture
-def table(make_cells: Callable[..., AnnData]) -> AnnData:
+def table(make_cells) -> AnnData:
     """Cells with columns of many types."""
     adata = make_cells(n_obs=1200)
     adata.obs["name"] = categorical(1200, 1100)
@@ -40,7 +35,7 @@ def table(make_cells: Callable[..., AnnData]) -> AnnData:
     return adata
 
 
-def test_columns_of_labels_are_offered_the_likeliest_first(form: TrainingForm, table: AnnData):
+def test_columns_of_labels_are_offered_the_likeliest_first(form, table):
     form.set_adata(table)
     choices = ("cell_type", "donor", "cluster", "alive", "name")
     assert form.label_key.choices[1:] == choices
@@ -62,44 +57,18 @@ def test_columns_of_labels_are_offered_the_likeliest_first(form: TrainingForm, t
         (["donor", "batch"], "donor"),
     ],
 )
-def test_the_label_column_is_guessed_by_its_name(
-    form: TrainingForm, columns: list[str], likely: str
-):
+def test_the_label_column_is_guessed_by_its_name(form, columns, likely):
     obs = pd.DataFrame({name: categorical(6, 2) for name in columns})
     form.set_adata(AnnData(np.zeros((6, 2)), obs=obs.set_axis(list("abcdef"))))
     assert form.label_key.value == likely
 
 
-def test_ids_and_positions_are_no_labels(form: TrainingForm):
-    measured = pd.DataFrame(
-        {
-            "label": np.arange(1, 31),
-            "kind": ["a", "b"] * 15,
-            "centroid-0": np.arange(30.0),
-            "bbox-2": np.arange(30),
-            "area": np.random.default_rng(0).random(30),
-        }
-    )
-    layer = Labels(np.zeros((4, 4), dtype=int), features=measured)
-    (table,) = find_tables([layer], [])
-    form.set_adata(table.adata)
-    assert form.label_key.choices[1:] == ("kind",)
-    assert list(table.adata.var_names) == ["area"]
-    # The form counts what is left out.
-    assert form.hint.text() == "1 of 5 columns are features; not 2 position, 1 id, 1 text."
-    # A column with the name of ids that holds classes is offered.
-    table.adata.obs["label"] = np.arange(30) % 3
-    form.set_adata(table.adata)
-    assert "label" in form.label_key.choices
-
-
-def test_representations_are_offered_but_not_results(form: TrainingForm, table: AnnData):
+def test_representations_are_offered_but_not_results(form, table):
     table.layers["scaled"] = table.X
     for name in ("X_pca", "spatial", "spatial_microns"):
         table.obsm[name] = table.X[:, :2]
     model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
-    for key in (None, "mine"):
-        ce.tl.centroid_encoder(table, "donor", model=model, key_added=key, progress=False)
+    ce.tl.centroid_encoder(table, "donor", model=model, key_added="mine", progress=False)
     form.set_adata(table)
     assert form.features.choices == ("X", "layers: scaled", "obsm: X_pca")
     del table.X
@@ -107,9 +76,7 @@ def test_representations_are_offered_but_not_results(form: TrainingForm, table: 
     assert form.features.choices == ("layers: scaled", "obsm: X_pca")
 
 
-def test_choices_are_kept_if_another_table_has_them(
-    form: TrainingForm, table: AnnData, make_cells: Callable[..., AnnData]
-):
+def test_choices_are_kept_if_another_table_has_them(form, table, make_cells):
     table.layers["scaled"] = table.X
     form.set_adata(table)
     form.label_key.value = "donor"
@@ -119,18 +86,16 @@ def test_choices_are_kept_if_another_table_has_them(
     form.unlabeled_category.value = "c1"
     form.set_adata(table)
     expected = {"layer": "scaled", "group_key": "cell_type", "unlabeled_category": "c1"}
-    assert form.label_key.value == "donor"
-    assert form.parameters() == expected
-
-    form.set_adata(make_cells())
-    assert form.label_key.value == "cell_type"
-    assert form.parameters() == {"group_key": "cell_type"}
-    form.set_adata(None)
-    assert form.label_key.value is None
-    assert form.parameters() == {}
+    for adata, label_key, parameters in (
+        (table, "donor", expected),
+        (make_cells(), "cell_type", {"group_key": "cell_type"}),
+        (None, None, {}),
+    ):
+        form.set_adata(adata)
+        assert (form.label_key.value, form.parameters()) == (label_key, parameters)
 
 
-def test_fields_that_were_changed_are_arguments(form: TrainingForm, table: AnnData):
+def test_fields_that_were_changed_are_arguments(form, table):
     table.layers["a: b"] = table.X
     form.set_adata(table)
     changed = {"test_size": 0.35, "n_components": 3, "placement": "bottleneck"}
@@ -141,12 +106,7 @@ def test_fields_that_were_changed_are_arguments(form: TrainingForm, table: AnnDa
     form.features.value = "X"
     form.placement.value = "voronoi"
     assert form.parameters() == {"test_size": 0.35, "n_components": 3}
-
-
-def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
-    form.set_adata(table)
     assert form.max_epochs.native.placeholderText() == "auto"
-    assert "model" not in form.parameters()
     form.max_epochs.value = " 7 "
     assert form.parameters()["model"].get_params()["max_epochs"] == 7
     # Only digits can be typed.
@@ -155,11 +115,9 @@ def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
     assert form.max_epochs.value == ""
 
 
-def test_variables_are_chosen_as_in_the_function(form: TrainingForm, table: AnnData):
+def test_variables_are_chosen_as_in_the_function(form, table):
     table.var["marker"] = np.arange(8) < 3
     form.set_adata(table)
-    assert form.mask_var.value is None
-    assert form.parameters() == {}
     form.mask_var.value = "marker"
     assert form.parameters() == {"mask_var": "marker"}
 
@@ -181,7 +139,7 @@ def test_variables_are_chosen_as_in_the_function(form: TrainingForm, table: AnnD
     assert form.parameters() == {"use_rep": "X_pca"}
 
 
-def test_the_field_of_a_wrong_parameter_is_shown(form: TrainingForm, qtbot: QtBot):
+def test_the_field_of_a_wrong_parameter_is_shown(form, qtbot):
     qtbot.addWidget(form.advanced)
     for name in ("label_key", "model"):
         form.point_at(name)
@@ -193,7 +151,7 @@ def test_the_field_of_a_wrong_parameter_is_shown(form: TrainingForm, qtbot: QtBo
     assert form.advanced.isVisible()
 
 
-def test_labels_among_the_variables_are_left_out(form: TrainingForm):
+def test_labels_among_the_variables_are_left_out(form):
     features = pd.DataFrame({"area": np.linspace(1, 2, 12), "grade": np.arange(12) % 3})
     layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
     (table,) = find_tables([layer], [])

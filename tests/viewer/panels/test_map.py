@@ -1,10 +1,5 @@
 """The panel of the map: names, new cells above reference cells, regions and colours."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import anndata as ad
 import numpy as np
 import pandas as pd
@@ -17,18 +12,16 @@ from pytestqt.qtbot import QtBot
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
 from centroid_encoder.viewer.map.artists import Dots
-from centroid_encoder.viewer.map.colorings import color_cells, color_values
+from centroid_encoder.viewer.map.colorings import color_cells
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 from tests.viewer.seen import entries, names_on
 
-Embed = Callable[..., AnnData]
-
 
 @pytest.fixture
-def query(embed: Embed, make_cells: Callable[..., AnnData]) -> tuple[AnnData, AnnData]:
+def query(embed, make_cells) -> tuple[AnnData, AnnData]:
     """Cells with a map of four classes, and new cells of two of these classes."""
     reference, new = embed(4), make_cells(4, distance=1.0)
     new = new[new.obs["cell_type"].isin(["type 0", "type 1"])].copy()
@@ -38,7 +31,7 @@ def query(embed: Embed, make_cells: Callable[..., AnnData]) -> tuple[AnnData, An
 
 
 @pytest.fixture
-def panel(qtbot: QtBot) -> MapPanel:
+def panel(qtbot) -> MapPanel:
     return shown(MapPanel(Session()), qtbot)
 
 
@@ -98,12 +91,7 @@ def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
     return {tuple(point): f"#{bytes(color).hex()}" for point, color, ring in found if not ring}
 
 
-# -- new cells -----------------------------------------------------------------------------------
-
-
-def test_new_cells_are_drawn_above_reference_cells(
-    panel: MapPanel, query: tuple[AnnData, AnnData]
-) -> None:
+def test_new_cells_are_drawn_above_reference_cells(panel, query):
     reference, new = query
     figure = show(panel, new)
     # Without the reference, classes without new cells also have a region.
@@ -123,27 +111,26 @@ def test_new_cells_are_drawn_above_reference_cells(
     assert len(figure.scene.points) == new.n_obs
     show(panel, reference)
     assert not len(grey(figure))
-    assert "reference" not in title.toolTip()
-
-
-def test_training_cells_and_new_cells_in_one_table(
-    panel: MapPanel, query: tuple[AnnData, AnnData]
-) -> None:
+    # Training cells and new cells can be in one table.
     for table in query:
         table.obs = table.obs.astype({"ce_label": str, "ce_split": str})
     both = ad.concat(query, join="outer")
-    both.uns = query[1].uns
+    both.uns = new.uns
     both.obs = both.obs.astype({"ce_label": "category", "ce_split": "category"})
-    np.testing.assert_array_equal(grey(show(panel, both)), query[0].obsm["X_ce"])
+    np.testing.assert_array_equal(grey(show(panel, both)), reference.obsm["X_ce"])
 
 
-# -- names ---------------------------------------------------------------------------------------
-
-
-def test_names_can_be_switched_off(panel: MapPanel) -> None:
+def test_names_can_be_switched_off(panel):
+    # Those of many classes are hidden at first.
+    figure, button = (
+        show(panel, mapped([f"type {i}" for i in range(25)])),
+        panel.canvas.names_action,
+    )
+    assert shown_names(figure) == []
+    button.trigger()
+    assert len(shown_names(figure)) == 25
     names = [f"a class with number {i}" for i in range(12)]
-    figure, button = show(panel, mapped(names)), panel.canvas.names_action
-    assert button.isChecked()
+    show(panel, mapped(names))
     assert shown_names(figure) == names
     # The names do not overlap.
     boxes = [name.box for name in names_on(figure.ax)]
@@ -151,97 +138,51 @@ def test_names_can_be_switched_off(panel: MapPanel) -> None:
         assert not any(box.overlaps(other) for other in boxes[:i])
     panel._session.hide_classes(frozenset(names[1:]))
     assert shown_names(figure) == names[:1]
-    panel._session.hide_classes(frozenset())
     button.trigger()
     assert shown_names(figure) == []
-    show(panel, mapped(names[:3]))
-    assert shown_names(figure) == []
-    button.trigger()
-    assert shown_names(figure) == names[:3]
 
 
-def test_the_names_of_many_classes_are_hidden_at_first(panel: MapPanel) -> None:
-    figure = show(panel, mapped([f"type {i}" for i in range(25)]))
-    assert not panel.canvas.names_action.isChecked()
-    assert shown_names(figure) == []
-    panel.canvas.names_action.trigger()
-    assert len(shown_names(figure)) == 25
-    # Classes out of view have no name.
-    figure.ax.set(xlim=(1e3, 1e3 + 1))
-    assert shown_names(figure) == []
-
-
-# -- what is drawn ---------------------------------------------------------------------------------
-
-
-def test_held_out_cells_are_rings_and_can_be_shown_alone(panel: MapPanel, embed: Embed) -> None:
+def test_held_out_cells_are_rings_and_can_be_shown_alone(panel, embed):
     adata, button = embed(3), panel.canvas.buttons["held-out"]
     figure = show(panel, adata)
     held_out = np.flatnonzero(adata.obs["ce_split"] == "test")
     assert 0 < len(held_out) < 120
-    assert len(figure.rows) == 120
     assert np.array_equal(figure.scene.hollow, held_out)
     assert panel.canvas.title.text().endswith(f" % of {len(held_out)} held out wrong")
-    button.click()
-    assert sorted(figure.rows) == held_out.tolist()
-    button.click()
-    assert len(figure.rows) == 120
+    for rows in (held_out, np.arange(120)):
+        button.click()
+        assert sorted(figure.rows) == rows.tolist()
     # Without held-out cells, there is no such button.
-    adata = mapped(["A", "B"])
-    show(panel, adata)
+    show(panel, mapped(["A", "B"]))
     assert button.isHidden()
     assert panel.canvas.title.text() == "20 cells, none held out"
 
 
-def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel: MapPanel, embed: Embed) -> None:
-    box = panel.regions_box
+def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel, embed):
+    box, without = panel.regions_box, ["Voronoi cells", "no regions"]
     show(panel, embed(3))
-    assert entries(box) == ["Voronoi cells", "no regions"]
+    assert entries(box) == without
     show(panel, embed(3, placement="bottleneck"))
-    assert entries(box)[2:] == ["decoder regions"]
+    assert entries(box) == [*without, "decoder regions"]
     box.setCurrentText("decoder regions")
     assert panel._session.regions == "decoder"
     show(panel, embed(3))
-    assert entries(box) == ["Voronoi cells", "no regions"]
+    assert entries(box) == without
     assert panel._session.regions == "voronoi"
 
 
 @pytest.fixture
-def make_panels(qtbot: QtBot) -> Callable[..., tuple[MapPanel, CellsPanel]]:
-    """Make the panels of a session in which label columns are chosen as in the form."""
-
-    def make(*, map_first: bool = True) -> tuple[MapPanel, CellsPanel]:
-        session = Session()
-        made = [MapPanel(session)] if map_first else []
-        cells = CellsPanel(session, ViewerModel())
-        qtbot.addWidget(cells)
-        made = made or [MapPanel(session)]
-        session.columns_changed.connect(lambda: session.choose_labels("cell_type"))
-        return shown(made[0], qtbot), cells
-
-    return make
+def panels(qtbot) -> tuple[MapPanel, CellsPanel]:
+    """The panels of a session in which label columns are chosen as in the form."""
+    session = Session()
+    cells = CellsPanel(session, ViewerModel())
+    qtbot.addWidget(cells)
+    session.columns_changed.connect(lambda: session.choose_labels("cell_type"))
+    return shown(MapPanel(session), qtbot), cells
 
 
-@pytest.mark.parametrize("map_first", [True, False])
-def test_panels_handle_events_in_any_order(
-    make_panels: Callable[..., Any], embed: Embed, map_first: bool
-) -> None:
-    panel, cells = make_panels(map_first=map_first)
-    tables = embed(3), embed(4)[:60].copy(), embed(4)
-    for i, adata in enumerate((*tables, tables[0])):
-        adata.obs["size"] = np.arange(adata.n_obs) * 0.5
-        figure = show(panel, adata)
-        if not i:
-            cells.show_column("size")
-        expected, seen = color_values(adata, "size"), colors(figure)
-        for row in np.setdiff1d(np.arange(adata.n_obs), figure.scene.hollow):
-            assert seen[tuple(adata.obsm["X_ce"][row])] == expected.colors[expected.codes[row]]
-
-
-def test_a_smaller_table_can_be_chosen_during_a_training(
-    make_panels: Callable[..., Any], make_cells: Callable[..., AnnData]
-) -> None:
-    panel, cells = make_panels()
+def test_a_smaller_table_can_be_chosen_during_a_training(panels, make_cells):
+    panel, cells = panels
     session, adata = panel._session, make_cells()
     session.catalog.choose(session.catalog.add(adata, "cells"))
     cells.show_column("cell_type")
@@ -251,20 +192,18 @@ def test_a_smaller_table_can_be_chosen_during_a_training(
     assert not len(panel.canvas.map.rows)
 
 
-def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: Embed) -> None:
+def test_the_map_has_the_chosen_colors(panels, embed):
     adata = embed(3, unlabeled=5)
     adata.obs["size"] = [*np.arange(119.0), np.nan]
-    panel, cells = make_panels()
-    figure, session = show(panel, adata), panel._session
+    panel, cells = panels
+    figure = show(panel, adata)
     embedding, of_classes = adata.obsm["X_ce"], colors(figure)
     solid = np.setdiff1d(np.arange(120), figure.scene.hollow)
     figure.ax.set(xlim=(-1, 1))
     ways = entries(cells.color_box)
     for name in ways[: ways.index("original colours")]:
         cells.color_box.choose(name)
-        expected = color_cells(name, session)
-        assert expected is not None
-        found = colors(figure)
+        expected, found = color_cells(name, panel._session), colors(figure)
         for row in np.intersect1d(solid, np.flatnonzero(expected.codes >= 0)):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
     cells.show_column("size")
@@ -275,6 +214,4 @@ def test_the_map_has_the_chosen_colors(make_panels: Callable[..., Any], embed: E
     cells.show_column("cell_type")
     del adata.obs["size"]
     cells.show_column("size")
-    assert colors(figure) == of_classes
-    cells.color_box.choose("original colours")
     assert colors(figure) == of_classes

@@ -1,9 +1,5 @@
 """The list of misplaced cells: order, selection and corrections."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import anndata as ad
 import pytest
 from pytestqt.qtbot import QtBot
@@ -13,9 +9,8 @@ from qtpy.QtTest import QTest
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.save import SaveRow
-from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.session import Session
-from tests.viewer.seen import entries, give_label
+from tests.viewer.seen import give_label
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
@@ -59,12 +54,12 @@ class List:
 
 
 @pytest.fixture
-def cells(embed: Callable[..., ad.AnnData], qtbot: QtBot) -> List:
+def cells(embed, qtbot) -> List:
     """Cells of overlapping classes, with a map."""
     return List(embed(3), qtbot)
 
 
-def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells: List) -> None:
+def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells):
     expected = ce.tl.misplaced(cells.adata)
     assert len(expected) > 3
     assert cells.column("cell") == list(expected.index)
@@ -88,7 +83,7 @@ def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells: List) -> 
     assert cells.column("cell") == before
 
 
-def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cells: List) -> None:
+def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cells):
     widget, obs = cells.widget, cells.adata.obs
     assert not widget.label_button.isEnabled()
     cells.click(1)
@@ -111,23 +106,3 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     cells.click(2)
     give_label(widget.label_button, "")
     assert obs["cell_type_relabeled"].isna().sum() == 1
-
-
-def test_cells_found_by_a_cross_validation(cells: List, fast: ce.CentroidEncoder) -> None:
-    adata, widget = cells.adata, cells.widget
-    assert OUT_OF_FOLD.name not in entries(widget.source_box)
-    widget.choose(OUT_OF_FOLD)
-    assert widget.source is REGIONS
-    ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=fast, progress=False)
-    cells.session.read()
-    # The chosen source was kept.
-    assert widget.source is OUT_OF_FOLD
-    expected = ce.tl.mislabeled(adata)
-    assert cells.column("cell") == list(expected.index)
-    assert cells.column("own") == [f"{own:.2f}" for own in expected["own"]]
-    widget.choose(REGIONS)
-    assert cells.column("cell") == list(ce.tl.misplaced(adata).index)
-    del adata.uns["ce"]
-    cells.session.read()
-    assert widget.source is OUT_OF_FOLD
-    assert REGIONS.name not in entries(widget.source_box)

@@ -1,15 +1,9 @@
 """The picture and the features of the selected cell: there when they help, and in nobody's way."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import dask.array as da
 import numpy as np
 import pytest
 from anndata import AnnData
-from napari import Viewer
 from pandas.testing import assert_frame_equal
 from pytestqt.qtbot import QtBot
 
@@ -18,26 +12,18 @@ from centroid_encoder.viewer import CentroidEncoderWidget
 
 
 @pytest.fixture
-def cells(make_cells: Callable[..., AnnData]) -> AnnData:
+def cells(embed) -> AnnData:
     """Cells with a map, some of them misplaced."""
-    cells = make_cells(distance=1.0)
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, device="cpu")
-    ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)
-    return cells
+    return embed()
 
 
 @pytest.fixture
-def widget(
-    cells: AnnData,
-    viewer: Viewer,
-    open_widget: Callable[[], CentroidEncoderWidget],
-    image_of: Any,
-) -> CentroidEncoderWidget:
-    image = image_of(cells)
+def widget(cells, viewer, open_on) -> CentroidEncoderWidget:
+    widget = open_on(cells)
     options = {"colormap": "red", "contrast_limits": (0, 1), "blending": "additive"}
-    viewer.add_image((image > 0).astype(np.float32), name="red", **options)
-    viewer.add_labels(image, name="nuclei", metadata={"adata": cells})
-    return open_widget()
+    viewer.add_image((viewer.layers["nuclei"].data > 0).astype(float), name="red", **options)
+    viewer.layers.move(viewer.layers.index("red"), 0)
+    return widget
 
 
 def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None:
@@ -63,47 +49,6 @@ def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells,
     assert not why.isVisible()
 
 
-def test_the_colors_of_both_classes_are_drawn(widget, qtbot):
-    select(widget, [3], qtbot)
-    why = widget.cells.why
-    colors = widget.session.class_colors
-    image = why.grab().toImage()
-    # Without the picture.
-    seen = {
-        image.pixelColor(x, y).name()
-        for x in range(image.width() // 2, image.width())
-        for y in range(image.height())
-    }
-    assert {colors[why.table[column].iloc[0]] for column in ("class", "other")} <= seen
-
-
-def test_a_click_on_a_misplaced_cell_shows_it(widget, cells, qtbot):
-    widget.show_mode(widget.misplaced)
-    view, why, worst = widget.misplaced.view, widget.cells.why, ce.tl.misplaced(cells).iloc[0]
-
-    def is_shown() -> bool:
-        # The list may be filled again after the click, and a user then clicks again.
-        if not why._tasks and why.table is None:
-            view.clearSelection()
-            view.selectRow(0)
-        return why.table is not None
-
-    qtbot.waitUntil(is_shown, timeout=20_000)
-    assert tuple(why.table[["class", "other"]].iloc[0]) == (worst["label"], worst["region"])
-
-
-def test_the_picture_follows_the_layers(widget, viewer, qtbot):
-    select(widget, [3], qtbot)
-    why = widget.cells.why
-    viewer.layers["red"].colormap = "green"
-    qtbot.waitUntil(lambda: why.thumbnail.pixels[..., 1].max() == 255)
-    viewer.layers["red"].visible = False
-    qtbot.waitUntil(lambda: why.thumbnail is None)
-    assert why.isVisible()
-    viewer.layers["red"].visible = True
-    qtbot.waitUntil(lambda: why.thumbnail is not None)
-
-
 def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbot):
     red = viewer.layers.pop("red")
     places = np.indices(red.data.shape)[1] / red.data.shape[1]
@@ -126,16 +71,15 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
 
 
 def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, viewer, cells, qtbot):
-    damaged = []
+    damaged, shape = [], viewer.layers["nuclei"].data.shape
 
     def pixels(block):
         if damaged:
             raise OSError("damaged")
         return block
 
-    lazy = da.ones(viewer.layers["nuclei"].data.shape, chunks=(8, 8)).map_blocks(
-        pixels, dtype=float, meta=np.empty((0, 0))
-    )
+    ones = da.ones(shape, chunks=(8, 8))
+    lazy = ones.map_blocks(pixels, dtype=float, meta=np.empty((0, 0)))
     viewer.layers.remove("red")
     viewer.add_image(lazy, name="lazy", contrast_limits=(0, 1))
     why = widget.cells.why

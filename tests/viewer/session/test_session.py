@@ -1,18 +1,10 @@
 """Results, labels and classes of a session."""
 
-from __future__ import annotations
-
-import gc
-import weakref
-from collections.abc import Callable
-
 import anndata as ad
 import numpy as np
 import pytest
 
 from centroid_encoder.viewer.session.session import Session
-
-Embed = Callable[..., ad.AnnData]
 
 
 @pytest.fixture
@@ -25,7 +17,7 @@ def show(session: Session, adata: ad.AnnData) -> None:
     session.choose_labels("cell_type")
 
 
-def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad.AnnData) -> None:
+def test_results_of_any_name_are_shown(session, embed, cells):
     named = embed(key_added="second")
     for column in ("label", "split"):
         named.obs[f"first_{column}"] = named.obs[f"second_{column}"]
@@ -37,9 +29,7 @@ def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad
         assert (session.result is not None) == (key in adata.uns)
 
 
-def test_a_column_of_measurements_is_not_taken_for_corrections(
-    session: Session, embed: Embed
-) -> None:
+def test_a_column_of_measurements_is_not_taken_for_corrections(session, embed):
     cells = embed()
     scores = np.linspace(0, 1, cells.n_obs)
     cells.obs["cell_type_relabeled"] = scores
@@ -55,26 +45,7 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
 
 
-def test_a_session_does_not_keep_a_closed_table_in_memory(
-    make_cells: Callable[..., ad.AnnData],
-) -> None:
-    session, tables = Session(), []
-    for _ in range(3):
-        before = session.table
-        show(session, make_cells(n_obs=30))
-        session.select(np.array([0, 3]))
-        session.label_selected("mast cell")
-        assert session.table is not None
-        assert session.table.unsaved
-        tables.append(weakref.ref(session.adata))
-        if before is not None:
-            session.catalog.close(before)
-    del before
-    gc.collect()
-    assert [table() is not None for table in tables] == [False, False, True]
-
-
-def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, embed: Embed) -> None:
+def test_relabelling_keeps_the_new_name_of_a_renamed_class(session, embed):
     cells = embed()
     cells.uns["cell_type_by_hand"] = {
         "classes": [f"type {i}" for i in range(3)],
@@ -93,9 +64,7 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session: Session, emb
     assert (labels == "renamed").sum() > 1
 
 
-def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(
-    session: Session, embed: Embed
-) -> None:
+def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     cells = embed()
     show(session, cells)
     original, said = cells.obs["cell_type"].copy(), []

@@ -167,6 +167,8 @@ class LayerLink:
         self.layer.face_color = np.concatenate([face[:n], new])
         # Setting `face_color` has changed the mode; the layer has kept the old colour map.
         self.layer.face_color_mode = mode
+        # If items were removed, napari has kept their values for the colours.
+        self.layer.refresh_colors()
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer instead of those marked before."""
