@@ -545,11 +545,3 @@ def test_a_signal_ends_a_command_without_new_files(number: signal.Signals, folde
     assert os.listdir() == ["in.h5ad"]
 
 
-def test_colors_that_ingest_deletes_are_not_in_the_output(results: Path, tmp_path: Path) -> None:
-    adata = ad.read_h5ad(results)
-    adata.uns["ce_label_colors"] = ["#ff0000", "#00ff00", "#0000ff", "#bebebe"]
-    for name, write in (("q.h5ad", adata.write_h5ad), ("q.zarr", adata.write_zarr)):
-        write(tmp_path / name)
-        run("ingest", tmp_path / name, "--reference", results, "-o", tmp_path / f"new {name}")
-    for found in (ad.read_h5ad(tmp_path / "new q.h5ad"), ad.read_zarr(tmp_path / "new q.zarr")):
-        assert set(found.uns) == {"ce", "ce_cv", "feature_panel"}

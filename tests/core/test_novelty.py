@@ -160,30 +160,6 @@ def test_dependent_features_have_fewer_axes(rank: int) -> None:
     assert (found > 0.95).mean() < 0.12
 
 
-def test_logarithms_are_those_of_the_formulas() -> None:
-    X, codes = drawn(300, range(3), 0)
-    model, _ = fitted(X, codes)
-    reference, K = model.reference.astype(np.float64), 20
-    query = np.random.default_rng(1).normal(scale=3, size=(7, K))
-    found = Surroundings(model.reference, model.codes)(query)
-    neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
-    own, _ = neighbors.kneighbors()
-    distance, index = neighbors.kneighbors(query)
-    floor = 0.01 * np.sqrt(np.square(reference).sum(axis=1).mean())
-    near = np.log(distance.mean(axis=1) + floor)
-    near -= 0.5 * np.log(own.mean(axis=1) + floor)[index].mean(axis=1)
-    assert_allclose(found[:, 0], near, atol=1e-4)
-
-    inside = [reference[codes == c] for c in range(3)]
-    common = sum(np.cov(own.T) * (len(own) - 1) for own in inside) / 297
-    least = np.full(7, np.inf)
-    for own in inside:
-        shrinkage = K / (K + len(own))
-        covariance = (1 - shrinkage) * np.cov(own.T) + shrinkage * common
-        covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / K * np.eye(K)
-        away = query - own.mean(axis=0)
-        least = np.minimum(least, (away * np.linalg.solve(covariance, away.T).T).sum(axis=1))
-    assert_allclose(found[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4)
 
 
 def test_duplicates_are_not_novel() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scanpy as sc
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import orthogonal_procrustes
@@ -51,7 +51,6 @@ class TestLayout:
         assert apart.max() < 10 * np.sort(apart + 1e9 * np.eye(10), axis=1)[:, 0].min()
 
     @given(SEEDS, st.integers(2, 12), st.integers(1, 3))
-    @settings(max_examples=60, deadline=None)
     def test_a_sample_lies_in_the_cell_of_its_most_probable_class(
         self, seed: int, n_classes: int, n_components: int
     ) -> None:

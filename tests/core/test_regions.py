@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 from numpy.typing import NDArray
@@ -52,7 +52,6 @@ on_a_lattice = st.integers(-4, 4).map(lambda k: k / 2)
         for coordinate in (anywhere, on_a_lattice)
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
     check_cells(centers)
 
@@ -106,7 +105,6 @@ def test_an_image_has_the_decision_at_each_pixel(n_classes: int) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 30), st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
 def test_the_strongest_colour_is_that_of_the_nearest_center(
     seed: int, n_classes: int, n_components: int
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -59,7 +59,6 @@ def test_the_same_share_of_each_class_is_held_out_but_nothing_of_small_classes(
 
 
 @given(groupings(), shares, seeds)
-@settings(max_examples=100, deadline=None)
 def test_groups_are_not_split_and_no_class_is_lost_if_that_can_be_avoided(
     pair: tuple[Codes, Codes], share: float, seed: int
 ) -> None:

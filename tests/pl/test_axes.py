@@ -113,16 +113,6 @@ def test_scanpys_settings_hold(adata: ad.AnnData, settings: Any, shown: Any) -> 
     assert len(shown) == 1
 
 
-@pytest.mark.parametrize(("setting", "expected"), [("figure", 300), (50, 50)])
-def test_dots_per_inch_are_those_of_matplotlib_or_300(
-    adata: ad.AnnData, tmp_path: Path, setting: Any, expected: int
-) -> None:
-    widths = {}
-    with plt.rc_context({"savefig.dpi": setting}):
-        for dpi in (100, None):
-            ce.pl.history(adata, show=False, save=tmp_path / "a.png", dpi=dpi)
-            widths[dpi] = plt.imread(tmp_path / "a.png").shape[1]
-    assert widths[None] == pytest.approx(expected / 100 * widths[100], rel=0.02)
 
 
 def test_a_pdf_has_fonts_that_journals_accept(adata: ad.AnnData, tmp_path: Path) -> None:

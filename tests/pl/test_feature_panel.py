@@ -33,6 +33,3 @@ def test_errors_intervals_and_the_map_with_all_features_are_drawn(
     assert np.ptp(ax.get_ylim()) > 0
 
 
-def test_without_a_panel_the_error_names_the_call(cells: ad.AnnData) -> None:
-    with pytest.raises(KeyError, match=r"no feature panel in uns\['mine'\]; run ce.tl.feature_pan"):
-        ce.pl.feature_panel(cells, key="mine", show=False)

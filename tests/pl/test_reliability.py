@@ -92,14 +92,3 @@ def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     assert not any("Least" in sentence for sentence in summary(adata, "ce"))
 
 
-def test_regions_and_palette_are_those_of_the_map(embed):
-    adata = embed()
-    figure = draw(adata, regions=None, palette=["#ff0000", "#00ff00", "#0000ff"])
-    maps = [ax for ax in figure.axes if ax.get_xlabel() == "CE1"]
-    assert not any(ax.patches for ax in maps)
-    assert {"#ff0000", "#00ff00", "#0000ff"} <= {line.get_color() for line in maps[0].lines}
-    plt.close("all")
-    for wrong in ({"regions": "cells"}, {"palette": ["red"]}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            draw(adata, **wrong)
-    assert not plt.get_fignums()

@@ -65,7 +65,7 @@ def fitted():
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(name, marks=() if name in ("hidden", "scale") else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "scale" else pytest.mark.slow)
         for name in VALUES
     ],
 )

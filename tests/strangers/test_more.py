@@ -111,19 +111,6 @@ def test_saving(values: object, tmp_path: Path) -> None:
     assert str(found[1]) == str(list(values)[1])
 
 
-@pytest.mark.parametrize(
-    "column", [np.arange(N)[::-1], np.arange(N) // 2, np.repeat([3, 1], N // 2)]
-)
-@pytest.mark.parametrize("is_backed", [False, True])
-def test_the_warning(column: np.ndarray, is_backed: bool, tmp_path: Path) -> None:
-    X = np.column_stack([RNG.random(N), column]).astype(np.float32)
-    obs = pd.DataFrame({"t": np.repeat(["B", "T"], N // 2)}, index=np.arange(N).astype(str))
-    adata = AnnData(X, obs=obs, var=pd.DataFrame(index=["CD3", "suspect"]))
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r" if is_backed else None)
-    source = None, None, False, None, None, "error", None, 0
-    notices = read_cells(adata, "t", *source, by_parts=True).notices
-    assert any("'suspect'" in notice for notice in notices)
 
 
 def test_levels_and_bounds_are_no_features() -> None:

@@ -180,11 +180,6 @@ def test_cells_that_took_no_part_are_held_out_without_a_warning(
     assert not [one for one in recwarn if one.category is CentroidEncoderWarning]
 
 
-def test_columns_of_an_earlier_result_are_replaced(wide: ad.AnnData, panel: Any) -> None:
-    wide.var["mine"] = 1
-    panel(wide, n_folds=2)
-    panel(wide, (4,), n_folds=2)
-    assert wide.var.columns.tolist() == ["mine", "feature_panel_4"]
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,6 @@ class TestOrderOfClasses:
         assert names(validated.classes, cells.own) == labels
         assert names(validated.classes, cells.predicted) == adata.obs["ce_cv_label"].tolist()
 
-    def test_a_class_that_is_not_a_category_keeps_its_place(self, adata):
-        selection = adata[adata.obs["cell_type"] != "a"].copy()
-        assert read_result(selection, "ce").classes.tolist() == ["a", "b", "c"]
-        adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
-        assert read_result(adata, "ce").classes.tolist() == ["a", "b", "c"]
 
 
 def test_held_out_cells_are_read_without_a_cross_validation(adata):
@@ -86,10 +81,6 @@ def test_held_out_cells_are_read_without_a_cross_validation(adata):
     assert len(read_held_out(adata[:40], "ce").own) == test[:40].sum()
 
 
-def test_the_permutation_test_can_be_missing(adata):
-    del adata.uns["ce_cv"]["permutation"]
-    assert StoredCrossValidation.read(adata, "ce").permutation is None
-    assert not any("shuffled" in sentence for sentence in summary(adata, "ce"))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +109,3 @@ def test_an_entry_of_another_program_is_not_a_result(adata, other):
     assert StoredCrossValidation.read(adata, "ce") is None
 
 
-def test_keys_are_found_by_their_columns():
-    columns = ["ce_split", "ce_label", "train_split", "k_split", "k_label", "ce_cv_label", 3]
-    assert keys_in(columns) == ["ce", "k"]
