@@ -139,7 +139,7 @@ def test_a_matrix_that_is_stored_by_columns_is_refused(layout, kind, message, tm
         ce.tl.cross_validate.job(adata, "kind")
 
 
-@pytest.mark.parametrize(("layout", "kind"), [KINDS[0], KINDS[3], KINDS[5]])
+@pytest.mark.parametrize(("layout", "kind"), [KINDS[0], KINDS[5]])
 def test_missing_values_are_the_same_wherever_they_are(layout, kind, tmp_path):
     X = genes()
     X[3, 5], X[3, 7], X[200, 5], X[390, 1] = np.nan, np.inf, -np.inf, np.nan
@@ -195,13 +195,13 @@ def test_indices_of_two_types_become_one_without_a_copy_of_the_values():
     assert_array_equal(X.toarray(), genes())
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
-def test_the_matrix_is_never_in_memory_as_a_whole(layout, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("layout", "n"), [(sparse.csr_matrix, 1_000), (np.asarray, 3_000)])
+def test_the_matrix_is_never_in_memory_as_a_whole(layout, n, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "CHUNK", 32)
     monkeypatch.setattr(_matrix, "BLOCK", 2**18)
     rng = np.random.default_rng(0)
-    X = layout(rng.normal(size=(3_000, 4_000)).astype(np.float32))
-    obs = pd.DataFrame({"kind": np.tile(["a", "b"], 1_500)}, index=list(map(str, range(3_000))))
+    X = layout(rng.normal(size=(n, 4_000)).astype(np.float32))
+    obs = pd.DataFrame({"kind": np.tile(["a", "b"], n // 2)}, index=list(map(str, range(n))))
     AnnData(X, obs=obs).write_h5ad(tmp_path / "cells.h5ad")
     adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     ce.tl.centroid_encoder.job(table(genes()), "kind")  # Imports take memory as well.
@@ -213,7 +213,7 @@ def test_the_matrix_is_never_in_memory_as_a_whole(layout, tmp_path, monkeypatch)
     finally:
         tracemalloc.stop()
     adata.file.close()
-    assert peak < 3_000 * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3
+    assert peak < n * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3
 
 
 @pytest.fixture(scope="module")
