@@ -72,11 +72,10 @@ def fitted_by_groups(
     return model, standardizer, scores
 
 
-@pytest.mark.parametrize("sizes", [(120,) * 8, (300,) * 8, (960,) + (30,) * 7])
-def test_known_cells_of_new_donors_are_not_novel(sizes: tuple[int, ...]) -> None:
+def test_known_cells_of_new_donors_are_not_novel() -> None:
     found = []
-    for seed in range(8):
-        X, codes, groups = of_donors(seed, sizes)
+    for seed in range(6):
+        X, codes, groups = of_donors(seed, (960,) + (30,) * 7)
         model, standardizer, scores = fitted_by_groups(X, codes, groups)
         trained = [(model.ranks(scores)[groups == i] > 0.95).mean() for i in range(8)]
         known = of_donors(seed, (60,) * 16, first=8)[0]

@@ -310,7 +310,7 @@ class TestLayoutOfCells:
         """In any order of the classes; rarely, one half is mirrored."""
         X, y = blood()
         sizes, found = np.bincount(y), []
-        for seed in range(12):
+        for seed in range(6):
             rng = np.random.default_rng(seed)
             order, rows = rng.permutation(len(sizes)), rng.permutation(len(y))
             one, other = (laid_out(X[half], order[y[half]]) for half in np.array_split(rows, 2))
@@ -320,7 +320,7 @@ class TestLayoutOfCells:
     def test_a_class_of_three_cells_moves_the_others_little(self) -> None:
         X, y = blood()
         moved = []
-        for seed in range(3):
+        for seed in range(1):
             order = np.random.default_rng(seed).permutation(10)
             for rare in range(10):
                 z, others = order[y], order[y] != rare

@@ -72,6 +72,7 @@ def test_texts_replace_missing_figures(embed, cells, validate):
     assert_legible(figure)
 
 
+@pytest.mark.slow
 def test_a_hundred_classes_are_legible(make_cells, validate, fast):
     adata = make_cells(100, 1000, names=[f"a rather long class name {i}" for i in range(100)])
     ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)

@@ -182,7 +182,7 @@ def test_wrong_arguments(
 def test_contours_hold_their_shares_of_the_cells(embed: Any) -> None:
     from matplotlib.path import Path
 
-    adata = embed(2, n_obs=20_000)
+    adata = embed(2, n_obs=4_000)
     ax = ce.pl.voronoi(adata, split="all", contours=True, show=False)
     assert len(ax.collections) == 2
     for drawn, name in zip(ax.collections, ["type 0", "type 1"], strict=True):

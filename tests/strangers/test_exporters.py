@@ -189,13 +189,9 @@ def test_genes_that_are_named_like_positions_are_kept(tmp_path: Path) -> None:
         assert ce.read_table(tmp_path / "counts.csv").n_vars == 9
 
 
-REAL = ["pbmc3k/pbmc3k_annotated", "pbmc_3tech/pbmc_3tech", "paul15/paul15_240genes"]
-
-
 @pytest.mark.skipif(datasets.data_folder() is None, reason="NO DATA FOLDER: set CE_DATA")
-@pytest.mark.parametrize("name", REAL)
-def test_no_gene_of_real_data_is_lost(name: str, tmp_path: Path) -> None:
-    counts = datasets.read_h5ad(f"{name}.h5ad")[:100, :2000].to_df()
+def test_no_gene_of_real_data_is_lost(tmp_path: Path) -> None:
+    counts = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")[:100, :1000].to_df()
     counts.to_csv(tmp_path / "counts.csv")
     assert read(tmp_path / "counts.csv").var_names.tolist() == counts.columns.tolist()
 
@@ -280,8 +276,17 @@ WORM = "pos-1 tag-1 max-1 end-1 end-3 unc-54 col-10 mass-1 box-1 axis-1 num-1 ce
 HUMAN = "PCA3 ID1 PATH INDEX TYPE ROOT CORE RUN CHIP SLIDE STACK LINE1 BIN UID CD3_ID CH CX XM BX"
 
 
-@pytest.mark.parametrize("genes", [FLY, WORM, HUMAN, HUMAN.title()])
-@pytest.mark.parametrize("kind", ["counts", "logarithms", "many counts", "dense logarithms"])
+@pytest.mark.parametrize(
+    ("genes", "kind"),
+    [
+        (FLY, "counts"),
+        (FLY, "dense logarithms"),
+        (WORM, "logarithms"),
+        (HUMAN, "counts"),
+        (HUMAN, "dense logarithms"),
+        (HUMAN.title(), "many counts"),
+    ],
+)
 def test_genes_are_kept_whatever_their_names(genes: str, kind: str) -> None:
     rng = np.random.default_rng(0)
     others = ["Gene", "GENE", "gene"][genes.isupper() + 2 * genes.islower()]

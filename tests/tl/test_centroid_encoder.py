@@ -187,7 +187,7 @@ class TestHoldOut:
         model = ce.CentroidEncoder(
             placement="bottleneck",
             hidden=(64,),
-            max_epochs=80,
+            max_epochs=50,
             learning_rate=0.01,
             dropout=0.0,
             weight_decay=0.0,
@@ -375,8 +375,7 @@ class TestLabels:
         assert_array_equal(one.obsm["X_ce"], other.obsm["X_ce"])
 
 
-@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
-def test_results_are_the_same_after_writing_and_reading(make_cells, tmp_path, file_format):
+def test_results_are_the_same_after_writing_and_reading(make_cells, tmp_path):
     adata = make_cells(2)
     adata.obs["cell_type"] = adata.obs["cell_type"].cat.codes.map({0: 10, 1: -1}).astype(int)
     adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
@@ -385,9 +384,8 @@ def test_results_are_the_same_after_writing_and_reading(make_cells, tmp_path, fi
         placement="bottleneck", hidden=(16,), max_epochs=3, validation_fraction=0.2
     )
     embed(adata, model, missing="drop", group_key="donor")
-    path = tmp_path / f"cells.{file_format}"
-    getattr(adata, f"write_{file_format}")(path)
-    read = getattr(ad, f"read_{file_format}")(path)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    read = ad.read_h5ad(tmp_path / "cells.h5ad")
 
     assert_array_equal(read.obsm["X_ce"], adata.obsm["X_ce"])
     for column in ("ce_split", "ce_label"):

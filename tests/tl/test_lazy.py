@@ -195,7 +195,7 @@ def test_indices_of_two_types_become_one_without_a_copy_of_the_values():
     assert_array_equal(X.toarray(), genes())
 
 
-@pytest.mark.parametrize(("layout", "n"), [(sparse.csr_matrix, 1_000), (np.asarray, 3_000)])
+@pytest.mark.parametrize(("layout", "n"), [(sparse.csr_matrix, 2_000), (np.asarray, 3_000)])
 def test_the_matrix_is_never_in_memory_as_a_whole(layout, n, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "CHUNK", 32)
     monkeypatch.setattr(_matrix, "BLOCK", 2**18)
