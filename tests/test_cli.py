@@ -534,5 +534,3 @@ def test_a_signal_ends_a_command_without_new_files(number: signal.Signals, folde
     assert working.returncode == 128 + number
     assert "Traceback" not in rest
     assert os.listdir() == ["in.h5ad"]
-
-

@@ -273,9 +273,14 @@ def global_states() -> tuple[bytes, ...]:
     )
 
 
-@pytest.mark.parametrize("seed", [None, 0, np.random.default_rng(0), np.random.RandomState(0)])
 @pytest.mark.parametrize(
-    "params", [{}, {"placement": "bottleneck", "pretrain_epochs": 1, "merge_epochs": 1}]
+    ("seed", "params"),
+    [
+        (None, {}),
+        (0, {"placement": "bottleneck", "pretrain_epochs": 1, "merge_epochs": 1}),
+        (np.random.default_rng(0), {}),
+        (np.random.RandomState(0), {}),
+    ],
 )
 def test_global_random_states_do_not_change(
     seed: Any, params: Any, iris: Data, tmp_path: Any

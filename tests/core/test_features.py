@@ -208,8 +208,6 @@ def test_discriminant_axes_of_random_classes_are_short() -> None:
         assert np.linalg.norm(z @ axes.T, axis=0).max() < 0.2 * np.sqrt(300)
 
 
-
-
 def test_noise_on_axes_has_the_covariance_of_dropout() -> None:
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(40, 30, generator=generator) * torch.linspace(0.3, 2, 30)

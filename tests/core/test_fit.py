@@ -112,8 +112,6 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
     assert_array_equal(differs, known)
 
 
-
-
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
 def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     X: Any, codes: Any, params: dict[str, Any]
@@ -174,10 +172,6 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
             assert right[known].mean() > 0.95
             assert_allclose(centers, found.fit.map.centers)
     assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
-
-
-
-
 
 
 def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
-from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.features import Standardizer, fit_standardizer
-from centroid_encoder.core.novelty import Novelty, Surroundings
+from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.splits import representatives
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
@@ -101,12 +100,6 @@ def test_a_class_of_one_donor_does_not_hide_unknown_classes() -> None:
     assert np.mean(found) > 0.85
 
 
-def test_one_group_changes_nothing() -> None:
-    X, codes = drawn(2500, range(4), 0)
-    found = [fitted_by_groups(X, codes, groups)[0].known for groups in (None, np.full(2500, 7))]
-    assert_array_equal(*found)
-
-
 def test_the_samples_of_every_group_are_in_the_reference() -> None:
     groups = np.repeat(np.arange(5), [9000, 300, 300, 300, 100])
     chosen = representatives(np.arange(10_000) % 2, 2000, 20, np.random.default_rng(0), groups)
@@ -157,8 +150,6 @@ def test_dependent_features_have_fewer_axes(rank: int) -> None:
     assert model.axes.shape == (60, rank)
     found = model.quantiles((rng.normal(size=(300, rank)) + 3) @ mixing, standardizer)
     assert (found > 0.95).mean() < 0.12
-
-
 
 
 def test_duplicates_are_not_novel() -> None:

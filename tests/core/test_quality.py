@@ -15,10 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from centroid_encoder.core import quality
 from centroid_encoder.core.quality import (
-    class_centers,
     input_neighbors,
     knn_predict,
-    misplacement_depth,
     nearest_center,
     no_better_than,
     permutation_p_value,
@@ -61,14 +59,6 @@ def test_a_duplicate_counts_as_a_neighbour_and_no_points_give_an_empty_result() 
     assert knn_predict(reference, labels, np.zeros((0, 2))).shape == (0,)
 
 
-def test_a_point_on_a_border_gets_its_own_class() -> None:
-    centers = np.array([[0.0, 0], [2, 0], [0, 2], [np.nan, np.nan]])
-    points = np.array([[1.0, 1]] * 4 + [[1.5, 0], [0.5, 0]])
-    found = nearest_center(points, centers, np.array([0, 1, 2, -1, 0, 1]))
-    np.testing.assert_array_equal(found, [0, 1, 2, 0, 1, 0])
-    np.testing.assert_array_equal(nearest_center(points, centers), [0, 0, 0, 0, 1, 0])
-
-
 @given(embeddings(), st.integers(1, 7))
 def test_points_lie_in_the_cell_of_the_nearest_center(
     case: tuple[Array, Labels, Array], chunk: int
@@ -78,10 +68,6 @@ def test_points_lie_in_the_cell_of_the_nearest_center(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality, "AT_ONCE", chunk)
         np.testing.assert_array_equal(nearest_center(points, centers), expected)
-
-
-
-
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 5])
@@ -98,8 +84,6 @@ def test_an_embedding_is_rotated_onto_another_one(n_classes: int, reflect: int) 
     found = turned_onto((moved, moved_centers), pairs, (moved, points))
     np.testing.assert_allclose(found[0], points, atol=1e-9)
     np.testing.assert_allclose(found[1], centers, atol=1e-9)
-
-
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.7, 0.2, 0.1]])

@@ -112,8 +112,6 @@ def test_scanpys_settings_hold(adata: ad.AnnData, settings: Any, shown: Any) -> 
     assert len(shown) == 1
 
 
-
-
 def test_a_pdf_has_fonts_that_journals_accept(adata: ad.AnnData, tmp_path: Path) -> None:
     with plt.rc_context({"pdf.compression": 0}):
         before = dict(plt.rcParams)

@@ -46,8 +46,6 @@ def test_default_colours_differ_from_each_other_and_from_greys_and_pages():
     assert deltaE_ciede2000(lab[one], lab[other])[one < 20].min() > 8
 
 
-
-
 @pytest.mark.parametrize("scanpys", [False, True])
 def test_scanpy_reads_the_colours_also_with_its_figure_settings(three, scanpys):
     with plt.rc_context():
@@ -125,5 +123,3 @@ def test_a_category_that_counts_as_unlabeled_keeps_its_colour(make_cells, fast):
     assert adata.uns[KEY] == ["#111111", "#222222", "#333333"]
     selection = adata[adata.obs["cell_type"] != "a"].copy()
     assert drawn(selection) == drawn(adata)
-
-

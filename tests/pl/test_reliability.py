@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
 
@@ -91,5 +90,3 @@ def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     assert f"Least reliable: {', '.join(worst)} and 1 more." in summary(adata, "ce")
     table["voronoi_error"] = 0.2
     assert not any("Least" in sentence for sentence in summary(adata, "ce"))
-
-

@@ -71,8 +71,6 @@ def test_ends_of_the_scale(adata: ad.AnnData, ends: dict[str, Any]) -> None:
     assert_allclose(own.norm(values), other.norm(values), rtol=1e-6)
 
 
-
-
 @pytest.mark.parametrize("variable", [{}, {"layer": "counts"}, {"use_raw": False}])
 def test_variables_by_symbol(adata: ad.AnnData, variable: dict[str, Any]) -> None:
     raw = adata.copy()
@@ -175,10 +173,6 @@ def test_wrong_arguments(
     assert not plt.get_fignums()
 
 
-
-
-
-
 def test_contours_hold_their_shares_of_the_cells(embed: Any) -> None:
     from matplotlib.path import Path
 
@@ -194,8 +188,6 @@ def test_contours_hold_their_shares_of_the_cells(embed: Any) -> None:
         assert_allclose(sorted(shares), [0.5, 0.9], atol=0.04)
 
 
-
-
 def test_a_palette_colours_the_column_that_is_drawn(adata: ad.AnnData) -> None:
     before = list(adata.uns["cell_type_colors"]) if "cell_type_colors" in adata.uns else None
     ours, theirs = both(adata, color="donor", palette=["#aa0000", "#00aa00", "#0000aa"])
@@ -205,17 +197,6 @@ def test_a_palette_colours_the_column_that_is_drawn(adata: ad.AnnData) -> None:
     assert not {*found} & {"#aa0000", "#00aa00", "#0000aa"}
     ax = ce.pl.voronoi(adata, color="ce_label", split="all", show=False)
     assert {*by_color(ax)} == {*found}, "predicted classes have the colours of the classes"
-
-
-def test_groups_and_ends_of_a_grid_concern_the_columns_that_have_them(adata: ad.AnnData) -> None:
-    adata.obs["flat"] = 0.0
-    colors = ["cell_type", "donor", "size", "flat"]
-    axes = ce.pl.voronoi(adata, color=colors, groups=["d2"], vmin=1, vcenter=None, show=False)
-    assert {*by_color(axes[1])} == {"#222222", "#d3d3d3"}
-    assert len(by_color(axes[0])) == 3
-    ce.pl.voronoi(adata, color="flat", vcenter=0, split="all", show=False).figure.canvas.draw()
-
-
 
 
 def test_thirty_long_names_on_the_data_do_not_overlap(embed: Any) -> None:

@@ -67,8 +67,6 @@ def test_panels_show_each_cell_in_the_colour_of_its_class(embed):
         assert all(order["#d3d3d3"] < order[color] for color in colors)
 
 
-
-
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_misplaced_cells_are_those_nearer_to_another_center(embed, n_components):
     adata = embed(n_components=n_components, unlabeled=20, distance=0.5)
@@ -116,8 +114,6 @@ def test_the_legend_is_in_the_figure_and_covers_nothing(embed, names, font_size)
         assert ax.xaxis.label.get_window_extent().y0 > 0
     assert_allclose(axes[0].get_window_extent().size, axes[1].get_window_extent().size)
     assert [name.replace("\n", " ") for name in entries(axes[-1])] == names
-
-
 
 
 def test_one_component_is_drawn_with_a_random_height_over_bands(embed):

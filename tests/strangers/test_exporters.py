@@ -181,14 +181,6 @@ def test_no_gene_of_a_count_matrix_is_lost(name: str, tmp_path: Path) -> None:
     assert read(tmp_path / "counts.csv").var_names.tolist() == names
 
 
-def test_genes_that_are_named_like_positions_are_kept(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    counts = pd.DataFrame(rng.poisson(0.7, (90, 9)), columns=[*"ABCDEFXY", "FOV"])
-    counts.to_csv(tmp_path / "counts.csv", index=False)
-    with pytest.warns(UserWarning, match="'X', 'Y', 'FOV' may be no measurements"):
-        assert ce.read_table(tmp_path / "counts.csv").n_vars == 9
-
-
 @pytest.mark.skipif(datasets.data_folder() is None, reason="NO DATA FOLDER: set CE_DATA")
 def test_no_gene_of_real_data_is_lost(tmp_path: Path) -> None:
     counts = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")[:100, :1000].to_df()
@@ -230,16 +222,6 @@ def test_measurements_of_whole_numbers_are_kept(tmp_path: Path) -> None:
         warnings.simplefilter("error", RuntimeWarning)
         found = ce.read_table(tmp_path / "cells.csv").var_names
     assert set(table.columns) - set(found) <= {"area", "X141", "x"}
-
-
-def test_genes_of_flies_are_features(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    names = ["y", "z", "t", "x", "by", *(f"CG{i}" for i in range(120))]
-    genes = np.log1p(rng.poisson(1, (60, len(names))) * rng.uniform(0.5, 2, (60, 1)))
-    pd.DataFrame(genes, columns=names).to_csv(tmp_path / "cells.csv", index=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert ce.read_table(tmp_path / "cells.csv").var_names.tolist() == names
 
 
 def in_doubt(table: pd.DataFrame) -> tuple[set[str], set[str]]:

@@ -149,7 +149,10 @@ DAMAGED_MAPS: dict[str, tuple[Edit, str]] = {
     "an array in another file": (link(MEAN), "arrays/mean is a link"),
     "labels in another file": (link("obs/cell_type"), "cell_type is a link"),
     "kind of a dict": (attribute("uns/ce/params", "encoding-type", "x"), "it is damaged"),
-    "no text": (lambda file: file[CONFIG].write_direct(np.array("{", object)), "the model's config is not valid JSON"),
+    "no text": (
+        lambda file: file[CONFIG].write_direct(np.array("{", object)),
+        "the model's config is not valid JSON",
+    ),
     "cut off": (lambda file: os.truncate(file.filename, 5000), "it is damaged"),
 }
 

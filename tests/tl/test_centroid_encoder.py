@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-import scanpy as sc
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.spatial.distance import cdist
@@ -456,21 +454,6 @@ class TestOutput:
         assert out == ""
         assert "5/5" in err
         assert "loss=" in err
-
-    def test_log_is_like_that_of_scanpy(self, cells, fast, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
-        cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
-        embed(cells, fast, key_added="second")
-        assert "3 classes; 80 training, 20 held-out, 20 unlabeled cells" in caplog.text
-        assert "    'second' (adata.obsm)\n" in caplog.text
-
-
-def test_scanpy_plots_the_result(pbmc, fast):
-    embed(pbmc, fast, "bulk_labels")
-    colors = ["bulk_labels", "ce_label", "ce_split"]
-    axes = sc.pl.embedding(pbmc, "ce", color=colors, show=False)
-    assert [ax.get_title() for ax in axes] == colors
-    assert axes[0].get_xlabel() == "ce1"
 
 
 def test_default_call_is_accurate_on_real_cells(pbmc):

@@ -204,8 +204,6 @@ def test_cells_that_took_no_part_are_held_out_without_a_warning(
     assert not [one for one in recwarn if one.category is CentroidEncoderWarning]
 
 
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [

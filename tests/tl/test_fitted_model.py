@@ -6,7 +6,6 @@ import copy
 
 import anndata as ad
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
@@ -15,10 +14,6 @@ from centroid_encoder.core.saved import InvalidStateError
 @pytest.fixture
 def trained(embed):
     return embed(placement="bottleneck")
-
-
-
-
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -59,8 +57,6 @@ def test_nothing_can_be_written_before_the_end(job, cells, unchanged, stopped):
             job.write(cells)
 
 
-
-
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate"])
 def test_a_notice_is_a_warning_at_the_call_and_logged(cells, fast, caplog, tool):
     cells.obs["donor"] = np.repeat([f"d{i}" for i in range(6)], 20)
@@ -72,8 +68,6 @@ def test_a_notice_is_a_warning_at_the_call_and_logged(cells, fast, caplog, tool)
         getattr(ce.tl, tool)(cells, "cell_type", model=fast, progress=False)
     assert [str(warning.message) for warning in caught] == caplog.messages == [notice]
     assert caught[0].filename == __file__
-
-
 
 
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate", "ingest"])

@@ -26,7 +26,6 @@ import centroid_encoder as ce
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _matrix, _new_cells
-from centroid_encoder.tl._read import read_matrix
 
 N_CELLS, N_GENES = 400, 60
 
@@ -155,14 +154,6 @@ def test_missing_values_are_the_same_wherever_they_are(layout, kind, tmp_path):
             assert np.isnan(expected["embedding"]).any() == (missing == "drop")
 
 
-def test_only_the_genes_of_a_mask_are_used(tmp_path):
-    X = sparse.csr_matrix(genes())
-    mask = np.arange(N_GENES) % 3 == 0
-    expected = trained(table(X), mask_var=mask)
-    with kept_in("backed", X, tmp_path) as adata:
-        assert_same(trained(adata, mask_var=mask), expected)
-
-
 def test_layers_representations_and_raw_are_read_by_parts_as_well():
     X = genes()
     expected = trained(table(X))
@@ -183,16 +174,6 @@ def test_another_thread_can_replace_the_kept_block_at_any_time():
 
     X = genes()
     assert_array_equal(Raced(da.from_array(X, chunks=(70, -1)))[50:200], X[50:200])
-
-
-def test_indices_of_two_types_become_one_without_a_copy_of_the_values():
-    adata = table(sparse.csr_matrix(genes()))
-    adata.X.indptr = adata.X.indptr.astype(np.int64)
-    assert adata.X.indptr.dtype != adata.X.indices.dtype
-    X, _, _ = read_matrix(adata)
-    assert X.indptr.dtype == X.indices.dtype
-    assert np.shares_memory(X.data, adata.X.data)
-    assert_array_equal(X.toarray(), genes())
 
 
 @pytest.mark.parametrize(("layout", "n"), [(sparse.csr_matrix, 2_000), (np.asarray, 3_000)])

@@ -119,8 +119,6 @@ def test_storage_does_not_matter(labelled, with_map):
     assert queue.index.tolist() == again.index.tolist()
 
 
-
-
 def test_another_label_column_than_that_of_the_map(labelled):
     adata = labelled.copy()
     adata.obs["since"] = adata.obs["truth"].where(np.arange(300) < 250)
@@ -153,5 +151,3 @@ def test_errors(labelled):
         ce.tl.suggest(labelled, image_key="imag")
     with pytest.raises(ValueError, match="n must be at least 1"):
         ce.tl.suggest(labelled, n=0)
-
-

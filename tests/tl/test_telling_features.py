@@ -104,8 +104,6 @@ def test_only_features_of_the_map_are_listed_and_gaps_are_filled(make_cells):
     assert table.drop(columns="value").notna().all(axis=None)
 
 
-
-
 def test_the_sample_of_a_large_class_is_always_the_same(make_cells):
     cells = make_cells(n_classes=2, n_obs=2 * MAX_CELLS + 400, distance=0.5)
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=2, device="cpu")
