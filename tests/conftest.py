@@ -35,9 +35,11 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
+def _clean() -> Iterator[None]:
+    """Close all figures, and undo what numba in scanpy does to the threads of torch."""
     yield
     plt.close("all")
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +17,8 @@ from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import DivergedError, InputError
 from centroid_encoder.tl._run import Progress
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-# A worker of loky imports all packages, which takes seconds; a fork has them.
-FORKED = [
-    pytest.param("multiprocessing", marks=pytest.mark.skipif(os.name == "nt", reason="no forks")),
-    pytest.param("loky", marks=pytest.mark.slow),
-]
+# A process imports all packages, which takes seconds. A fork would hang if torch has threads.
+BACKENDS = ["threading", pytest.param("loky", marks=pytest.mark.slow)]
 
 
 @pytest.fixture
@@ -60,8 +55,8 @@ def assert_same(found: ad.AnnData, expected: ad.AnnData) -> None:
         {"group_key": "donor", "n_permutations": 2},
     ],
 )
-@pytest.mark.parametrize("backend", FORKED)
-def test_two_processes_give_the_same_results(validated, backend, arguments):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_workers_give_the_same_results(validated, backend, arguments):
     with joblib.parallel_config(backend=backend):
         found = validated(**arguments, n_jobs=2)
     assert_same(found, validated(**arguments))
@@ -116,16 +111,16 @@ def test_impossible_numbers_of_jobs_are_refused(cells, n_jobs):
         ce.tl.cross_validate(cells, "cell_type", n_jobs=n_jobs)
 
 
-@pytest.mark.parametrize("backend", FORKED)
-def test_an_error_in_a_process_is_raised(cells, unchanged, backend):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_in_a_worker_is_raised(cells, unchanged, backend):
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, learning_rate=1e30)
     config = joblib.parallel_config(backend=backend)
     with config, unchanged(cells), pytest.raises(DivergedError, match="a smaller learning_rate"):
         ce.tl.cross_validate(cells, "cell_type", model=model, n_jobs=2, progress=False)
 
 
-@pytest.mark.parametrize("backend", FORKED)
-def test_stop_ends_the_processes_after_their_current_training(cells, fast, unchanged, backend):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stop_ends_the_workers_after_their_current_training(cells, fast, unchanged, backend):
     job = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_jobs=2)
     seen: list[Progress] = []
 
