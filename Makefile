@@ -41,7 +41,7 @@ test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks 
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of the random cases
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) --hypothesis-profile=many $(ARGS)
 	@$(PYTEST) benchmarks/tests
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)

@@ -23,9 +23,10 @@ from scipy import sparse
 import centroid_encoder as ce
 
 matplotlib.use("Agg")
-# No test asserts a time.
-settings.register_profile("any time", deadline=None)
-settings.load_profile("any time")
+# No test asserts a time. `make test-all` draws the larger number of random cases.
+settings.register_profile("few", deadline=None, max_examples=20)
+settings.register_profile("many", deadline=None, max_examples=100)
+settings.load_profile("few")
 # A process can use one Qt binding; `QT_API=pyqt6 make test ARGS=tests/viewer` selects the other.
 # The variables must be set before any import of qtpy. pytest-qt has its own variable.
 os.environ["PYTEST_QT_API"] = os.environ.setdefault("QT_API", "pyside6")
@@ -34,9 +35,11 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
+def _clean() -> Iterator[None]:
+    """Close all figures, and undo what numba in scanpy does to the threads of torch."""
     yield
     plt.close("all")
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

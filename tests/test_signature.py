@@ -24,15 +24,6 @@ def test_every_parameter_is_found_and_documented(name: str) -> None:
         assert not parameter.doc.startswith("As in")
 
 
-def test_defaults_choices_and_types_of_parameters() -> None:
-    found = parameters("tl.centroid_encoder")
-    assert found["label_key"].default is inspect.Parameter.empty
-    assert found["missing"].choices == ("error", "drop", "mean")
-    assert {str, type(None)} <= set(found["mask_var"].hints)
-    assert found["test_size"].hints == [float, type(None)]
-    assert parameters("pl.voronoi")["regions"].choices == ("soft", "voronoi", "decoder")
-
-
 def test_a_reference_to_another_function_is_replaced_by_its_help() -> None:
     ours, theirs = parameters("tl.cross_validate"), parameters("tl.centroid_encoder")
     for name in ("n_components", "use_rep", "missing", "device"):

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such limits")
+import centroid_encoder as ce
+from centroid_encoder.cli import cli
 
-PROCESS = """
-import json, os, resource, sys
-from pathlib import Path
-{setup}
-def contents():
-    return {{path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}}
-
-for limit, call in {runs}:
-    before = contents()
-    read, write = os.pipe()
-    if os.fork() == 0:
-        os.dup2(write, 1)
-        os.dup2(write, 2)
-        os.close(write)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        try:
-            exec(call)
-        except OSError as error:
-            sys.exit("Error: " + str(error))
-        sys.exit(0)
-    os.close(write)
-    with open(read) as stream:
-        output = stream.read()
-    status = os.waitstatus_to_exitcode(os.wait()[1])
-    print(json.dumps([status, output, contents() == before]), flush=True)
-"""
-CLI = """
-import centroid_encoder.cli, centroid_encoder.tl._size, centroid_encoder.tl._measure
-"""
-SAVE = """
-import anndata, centroid_encoder as ce
-from centroid_encoder.viewer._save import save_h5ad, save_model, save_zarr
-adata = anndata.read_h5ad("in.h5ad")
-ce.tl.centroid_encoder(adata, "kind", model=ce.CentroidEncoder(max_epochs=1), progress=False)
-"""
+resource = pytest.importorskip("resource", reason="Windows has no such limits")
+FIT = "--label-key kind --max-epochs 1 -q -o"
+TOO_FULL = "was not written: the disk is too full: about "
+TOO_LARGE = "was not written: File too large"
 ENOUGH = 10**9
-TOO_FULL = "the disk is too full: about "
 
 
 @pytest.fixture
@@ -67,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     adata = ad.AnnData(X, obs.set_index(obs.index.astype(str)))
     adata.var["highly_variable"] = np.arange(n_vars) < 5
     adata.write_zarr("in.zarr")
-    for i in range(40):
+    for i in range(15):
         adata.layers[f"layer {i}"] = X
     adata.write_h5ad("in.h5ad", compression="gzip")
     shutil.copy("in.h5ad", "out.h5ad")
@@ -77,73 +46,81 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def check_runs(setup: str, runs: list[tuple[int, str, str | None]]) -> None:
-    """Run code with limits, in bytes, of the size of files.
-
-    Each run has a limit, its code and a part of the error, which is one line. After an error, all
-    files are as they were. Without one, a file is new.
-    """
-    code = PROCESS.format(setup=setup, runs=[run[:2] for run in runs])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        timeout=500,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(runs), done.stderr
-    for (limit, call, reason), (status, output, unchanged) in zip(runs, found, strict=True):
-        case = f"{call} with {limit} bytes: status {status}, {output}"
-        assert (status, unchanged) == ((0, False) if reason is None else (1, True)), case
-        if reason is not None:
-            assert reason in output, case
-            assert output.startswith("Error: "), case
-            assert output.count("\n") == 1, case
+@contextmanager
+def limit(n_bytes: int) -> Iterator[None]:
+    """Limit the size of the files that this process writes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def command(text: str) -> str:
-    return f"sys.argv[1:] = {text.split()}; centroid_encoder.cli.main()"
+def contents() -> dict[Path, bytes | bool]:
+    return {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+
+
+def command(text: str) -> Callable[[], None]:
+    """Return a function that runs a command; its error of one line is raised as an OSError."""
+
+    def run() -> None:
+        result = CliRunner(catch_exceptions=False).invoke(cli, text.split())
+        if result.exit_code:
+            assert result.output.startswith("Error: ")
+            assert result.output.count("\n") == 1
+            raise OSError(result.output)
+
+    return run
+
+
+def check(call: Callable[[], object], n_bytes: int, words: str | None) -> None:
+    """Run a call with a limit. After an error, all files are as they were."""
+    before = contents()
+    with limit(n_bytes):
+        if words is None:
+            call()
+        else:
+            with pytest.raises(OSError, match=words):
+                call()
+    assert (contents() == before) == (words is not None)
 
 
 def test_commands_need_space_for_the_copy_and_the_results(folder: Path) -> None:
     size = Path("in.h5ad").stat().st_size
-    assert size < 1_000_000 < 4_000_000 < 41 * 90 * 1000 * 4
-    fit = "--label-key kind --max-epochs 1 -q -o"
-    h5ad, zarr = command(f"fit in.h5ad {fit} out.h5ad"), command(f"fit in.zarr {fit} out.zarr")
-    folds = command(f"cross-validate in.h5ad --n-folds 2 {fit} out.h5ad")
-    both = command(f"fit in.zarr {fit} out.zarr --model-out out.safetensors")
+    assert size < 1_000_000 < 4_000_000 < 16 * 90 * 1000 * 4
+    h5ad, zarr = command(f"fit in.h5ad {FIT} out.h5ad"), command(f"fit in.zarr {FIT} out.zarr")
+    folds = command(f"cross-validate in.h5ad --n-folds 2 {FIT} out.h5ad")
+    both = command(f"fit in.zarr {FIT} out.zarr --model-out out.safetensors")
     measure = command("measure labels.npy -q -o out.h5ad")
-    too_full, too_large = f"out.h5ad was not written: {TOO_FULL}", "out.zarr was not written: "
-    check_runs(
-        CLI,
-        [
-            # The first limit is too small for a copy of the input, the others for the results.
-            *((limit, h5ad, too_full) for limit in (size // 2, size + 1000, size + 100_000)),
-            *((limit, folds, too_full) for limit in (size // 2, size + 1000)),
-            *((limit, measure, too_full) for limit in (5_000, 40_000)),
-            *((limit, zarr, too_large) for limit in (100, 5_000)),
-            (1_000_000, both, "out.safetensors was not written: " + TOO_FULL),
-            *((4_000_000, call, None) for call in (h5ad, folds, measure, both)),
-        ],
-    )
+    # The first limit is too small for a copy of the input, the others for the results.
+    for call, n_bytes, words in (
+        (h5ad, size // 2, f"out.h5ad {TOO_FULL}"),
+        (h5ad, size + 1000, f"out.h5ad {TOO_FULL}"),
+        (folds, size + 1000, f"out.h5ad {TOO_FULL}"),
+        (measure, 40_000, f"out.h5ad {TOO_FULL}"),
+        (zarr, 5_000, "out.zarr was not written: "),
+        (both, 1_000_000, f"out.safetensors {TOO_FULL}"),
+        *((call, 4_000_000, None) for call in (h5ad, folds, measure, both)),
+    ):
+        check(call, n_bytes, words)
 
 
 def test_save_of_the_widget_needs_space(folder: Path) -> None:
-    h5ad, zarr, model = 'save_h5ad(adata, "out.h5ad")', 'save_zarr(adata, "out.zarr")', ""
-    model = 'save_model(adata, "ce", "out.safetensors")'
-    method = 'ce.tl.fitted_model(adata).save("out.safetensors")'
-    check_runs(
-        SAVE,
-        [
-            *((limit, h5ad, f"out.h5ad was not written: {TOO_FULL}") for limit in (10**4, 10**7)),
-            *((limit, zarr, "out.zarr was not written: File too large") for limit in (100, 5_000)),
-            (5_000, model, f"out.safetensors was not written: {TOO_FULL}"),
-            (5_000, method, TOO_FULL),
-            (2 * 10**7, h5ad, None),
-            *((4_000_000, call, None) for call in (zarr, model)),
-        ],
-    )
+    from centroid_encoder.viewer._save import save_h5ad, save_model, save_zarr
+
+    adata = ad.read_h5ad("in.h5ad")
+    ce.tl.centroid_encoder(adata, "kind", model=ce.CentroidEncoder(max_epochs=1), progress=False)
+    for call, n_bytes, words in (
+        (lambda: save_h5ad(adata, "out.h5ad"), 3_000_000, f"out.h5ad {TOO_FULL}"),
+        (lambda: save_zarr(adata, "out.zarr"), 5_000, f"out.zarr {TOO_LARGE}"),
+        (lambda: save_model(adata, "ce", "out.safetensors"), 5_000, f"safetensors {TOO_FULL}"),
+        (lambda: ce.tl.fitted_model(adata).save("out.safetensors"), 5_000, "too full"),
+        (lambda: save_h5ad(adata, "out.h5ad"), 10_000_000, None),
+        (lambda: save_zarr(adata, "out.zarr"), 4_000_000, None),
+        (lambda: save_model(adata, "ce", "out.safetensors"), 4_000_000, None),
+    ):
+        check(call, n_bytes, words)
 
 
 @pytest.fixture
@@ -161,12 +138,6 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_an_error_of_one_line(small_disk: Path) -> None:
-    fit = "--label-key kind --max-epochs 1 -q -o"
-    check_runs(
-        CLI,
-        [
-            (ENOUGH, command(f"fit in.h5ad {fit} disk/out.h5ad"), f"written: {TOO_FULL}"),
-            (ENOUGH, command(f"fit in.zarr {fit} disk/out.zarr"), "out.zarr was not written: "),
-        ],
-    )
+    check(command(f"fit in.h5ad {FIT} disk/out.h5ad"), ENOUGH, TOO_FULL)
+    check(command(f"fit in.zarr {FIT} disk/out.zarr"), ENOUGH, "out.zarr was not written: ")
     assert os.listdir(small_disk) == ["filler"]

@@ -19,7 +19,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from tests.cases import cases
 
-N_TABLES, SHARE, N_QUICK = cases(1200), 100, 20
+N_TABLES, SHARE, N_QUICK = cases(1200), 100, 8
 """How many there are, how many one test takes, and how many are not slow."""
 NAMES = ["T", "B cell", "NK/T", "", "nan", "None", "0", "-1", "å", "细胞", "a" * 300, "..", "\t"]
 KEYS = ["ce", "map 2", "x/y", ".", "..", "", "\x00", "é", "label", "X_ce", "cv"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
@@ -155,7 +155,6 @@ def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: 
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["supervised", "feature", "global", "none"]))
-@settings(deadline=None, max_examples=40)
 def test_unsorted_csr_with_duplicates_gives_the_result_of_the_dense_matrix(
     seed: int, scale: Scale
 ) -> None:
@@ -207,21 +206,6 @@ def test_discriminant_axes_of_random_classes_are_short() -> None:
     for n in (2, 10):
         axes = features.discriminant_axes(z, np.ones(20), rng.integers(0, n, 300), n)
         assert np.linalg.norm(z @ axes.T, axis=0).max() < 0.2 * np.sqrt(300)
-
-
-def test_ramps_are_piecewise_linear_between_quantiles() -> None:
-    rng = np.random.default_rng(0)
-    z = torch.tensor(rng.gamma(2, size=(400, 3))).float()
-    knots, share = features.ramp_knots(z), np.array([1.0, 0.5, 2.0])
-    assert_allclose(knots, np.quantile(z.numpy(), np.linspace(0, 1, 7), axis=0), rtol=1e-5)
-    axes = torch.diag(torch.tensor(share)).float()[None]
-    inputs = features.on_axes(z, axes, knots).numpy()
-    ramps = inputs[:, 3:].reshape(400, 6, 3)
-    for j in range(3):
-        height = share[j] * float(knots[5, j] - knots[1, j]) / 1.93
-        for i in range(6):
-            rising = np.interp(z[:, j], knots[i : i + 2, j], [-height / 2, height / 2])
-            assert_allclose(ramps[:, i, j], rising, atol=1e-5)
 
 
 def test_noise_on_axes_has_the_covariance_of_dropout() -> None:

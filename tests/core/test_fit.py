@@ -112,11 +112,6 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
     assert_array_equal(differs, known)
 
 
-def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
-    assert_allclose(bottleneck.fit.embed(), bottleneck.model.transform(X), atol=1e-5)
-    assert not len(bottleneck.fit.unseen)
-
-
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
 def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     X: Any, codes: Any, params: dict[str, Any]
@@ -177,28 +172,6 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
             assert right[known].mean() > 0.95
             assert_allclose(centers, found.fit.map.centers)
     assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
-
-
-@pytest.mark.parametrize("learned", [True, False])
-def test_shuffled_labels_are_at_chance(learned: bool) -> None:
-    rng = np.random.default_rng(0)
-    X, labels = make_blobs(600, 200, centers=3, cluster_std=4, random_state=0)
-    labels = labels if learned else rng.permutation(labels)
-    codes = np.where(np.arange(600) % 3, np.array([0, 2, 3])[labels], -1)
-    found = trained(X, codes, max_epochs=30, max_features=50)
-    _, predicted, _ = found.fit.map.decide(found.fit.judge(), 600)
-    for rows in (codes >= 0, codes < 0):
-        right = (predicted == labels)[rows].mean()
-        assert right > 0.95 if learned else abs(right - 1 / 3) < 4 * np.sqrt(2 / 9 / rows.sum())
-
-
-def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) -> None:
-    known, novelty = codes >= 0, voronoi.fit.novelty()
-    assert_array_equal(novelty[~known], voronoi.model.novelty(X)[~known])
-    # The rows that novelty was learned from are scored by each other.
-    assert novelty[known].mean() == pytest.approx(0.5, abs=0.01)
-    few = np.where(np.arange(N) < 10, codes, -1)
-    assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()
 
 
 def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:

@@ -58,16 +58,6 @@ def test_bottleneck_and_output_are_linear_and_the_decoder_mirrors_the_widths(
     torch.testing.assert_close(network.decode(z), applied(z, network.decoder, activation))
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2])
-def test_encoder_and_decoder_can_meet_at_any_depth(depth: int) -> None:
-    network = make((7, 4, 3))
-    layers = [*network.encoder[: depth + 1], *network.decoder[3 - depth :]]
-    code = network.encode(samples(), depth=depth)
-    output = network.decode(code, depth=depth)
-    torch.testing.assert_close(output, applied(samples(), layers, "tanh"))
-    assert torch.equal(network.encode(code, first=depth + 1), network.encode(samples()))
-
-
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("n_networks", [1, 3])
 def test_initial_weights_are_uniform_within_the_published_bounds(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scanpy as sc
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import orthogonal_procrustes
@@ -51,7 +51,6 @@ class TestLayout:
         assert apart.max() < 10 * np.sort(apart + 1e9 * np.eye(10), axis=1)[:, 0].min()
 
     @given(SEEDS, st.integers(2, 12), st.integers(1, 3))
-    @settings(max_examples=60, deadline=None)
     def test_a_sample_lies_in_the_cell_of_its_most_probable_class(
         self, seed: int, n_classes: int, n_components: int
     ) -> None:
@@ -96,23 +95,6 @@ class TestLayout:
         logits = np.column_stack([np.linspace(0.2, 2.5, 20), np.zeros(20)])
         places = layout.place(logits, np.zeros((20, 2, 2)))
         assert_allclose(np.square(layout.distances(places))[:, 1], 2 * logits[:, 0], rtol=1e-3)
-
-    def test_even_odds_with_a_distant_class_lead_to_the_border_of_the_own_cell(self) -> None:
-        """A sample in doubt with the last class of a row lies at the border of its own cell."""
-        layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1]]))
-        place = layout.place(np.array([[0.01, -20.0, 0.0]]), np.zeros((1, 3, 2)))
-        assert_array_equal(cdist(place, layout.positions).argmin(), 0)
-        assert 0.9 < gauges(layout, place, np.array([0]))[0] < 1
-
-    def test_components_invert_the_places_of_samples_without_doubt(self) -> None:
-        layout = Layout.fit(np.random.default_rng(4).normal(size=(5, 4)), 2)
-        components = np.random.default_rng(5).uniform(-1.5, 1.5, size=(30, 5, 2))
-        own = np.arange(30) % 5
-        logits = np.full((30, 5), -1e3)
-        logits[np.arange(30), own] = 0
-        back, codes = layout.components(layout.place(logits, components))
-        assert_array_equal(codes, own)
-        assert_allclose(back, components[np.arange(30), own], rtol=1e-3, atol=1e-3)
 
 
 class TestScatter:
@@ -167,17 +149,6 @@ class TestScatter:
                 wanted = (X[own] - centroids[j]) @ toward.T
                 for k in range(2):
                     assert np.corrcoef(shown[:, k], wanted[:, k])[0, 1] > 0.95
-
-    def test_inverse_is_exact_if_there_are_no_other_components(self) -> None:
-        rng = np.random.default_rng(1)
-        codes = np.arange(60) % 3
-        centroids = rng.normal(size=(3, 2))
-        X = centroids[codes] + rng.normal(size=(60, 2))
-        scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
-        scatter = scatter.turned(rng.normal(size=(3, 2)))
-        components = scatter.components(scatter.project(torch.tensor(X).float()))
-        own = components[np.arange(60), codes]
-        assert_allclose(centroids[codes] + scatter.inverse(own, codes), X, atol=1e-4)
 
     def test_scatter_is_zero_for_classes_of_equal_samples(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
@@ -246,17 +217,6 @@ class TestEstimator:
         back = model.inverse_transform(model.transform(digits[1]))
         assert (model.predict(back) == model.predict(digits[1])).mean() > 0.9
 
-    @pytest.mark.parametrize("n_components", [1, 3])
-    @pytest.mark.parametrize("n_classes", [2, 3])
-    def test_one_and_three_dimensions_and_two_classes_work(
-        self, n_components: int, n_classes: int
-    ) -> None:
-        X, y = load_iris(return_X_y=True)
-        X, y = X[y < n_classes], y[y < n_classes]
-        model = ce.CentroidEncoder(n_components, **QUICK).fit(X, y)
-        assert model.transform(X).shape == (len(X), n_components)
-        assert model.score(X, y) > 0.9
-
     def test_classes_of_one_sample(self) -> None:
         X, y = load_iris(return_X_y=True)
         X, y = X[:101], y[:101]
@@ -311,7 +271,7 @@ class TestLayoutOfCells:
         """In any order of the classes; rarely, one half is mirrored."""
         X, y = blood()
         sizes, found = np.bincount(y), []
-        for seed in range(12):
+        for seed in range(6):
             rng = np.random.default_rng(seed)
             order, rows = rng.permutation(len(sizes)), rng.permutation(len(y))
             one, other = (laid_out(X[half], order[y[half]]) for half in np.array_split(rows, 2))
@@ -321,7 +281,7 @@ class TestLayoutOfCells:
     def test_a_class_of_three_cells_moves_the_others_little(self) -> None:
         X, y = blood()
         moved = []
-        for seed in range(3):
+        for seed in range(1):
             order = np.random.default_rng(seed).permutation(10)
             for rare in range(10):
                 z, others = order[y], order[y] != rare

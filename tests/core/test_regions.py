@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.regions import (
-    Box,
     blended_colors,
     bounding_box,
     region_image,
@@ -52,7 +51,6 @@ on_a_lattice = st.integers(-4, 4).map(lambda k: k / 2)
         for coordinate in (anywhere, on_a_lattice)
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
     check_cells(centers)
 
@@ -69,11 +67,6 @@ def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
 )
 def test_degenerate_centers_have_correct_cells(centers: Array) -> None:
     check_cells(centers)
-
-
-def test_the_first_of_coincident_centers_has_the_cell() -> None:
-    cells = check_cells(np.array([[1, 0], [0.0, 0], [1, 0], [-0.0, 0], [1, 0]]))
-    assert [len(cell) > 0 for cell in cells] == [True, True, False, False, False]
 
 
 def test_a_center_that_is_not_finite_has_no_cell() -> None:
@@ -106,7 +99,6 @@ def test_an_image_has_the_decision_at_each_pixel(n_classes: int) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 30), st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
 def test_the_strongest_colour_is_that_of_the_nearest_center(
     seed: int, n_classes: int, n_components: int
 ) -> None:
@@ -131,25 +123,6 @@ def test_equal_centers_and_centers_without_place_blend() -> None:
     shares = blended_colors(centers, np.eye(4), BOX)
     assert not shares[..., [1, 3]].any()
     np.testing.assert_allclose(shares.sum(axis=2), 1, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("points", "expected"),
-    [
-        ([[0, 10], [4, 20], [np.nan, 99], [99, np.inf], [1, 15]], (0, 10, 4, 20)),
-        ([[0, 0]], (-0.5, -0.5, 0.5, 0.5)),
-        ([[3, -4], [3, -4]], (1, -6, 5, -2)),
-        ([[0, 7], [2, 7]], (0, 6, 2, 8)),
-        ([[1, 0], [1, 1e-12]], (0.5, -0.5, 1.5, 0.5)),
-    ],
-)
-def test_a_box_fits_its_finite_points_and_has_area(
-    points: list[list[float]], expected: Box
-) -> None:
-    assert bounding_box(np.array(points), margin=0) == pytest.approx(expected)
-    padding = 0.1 * np.subtract(expected[2:], expected[:2])
-    padded = [*(expected[:2] - padding), *(expected[2:] + padding)]
-    assert bounding_box(np.array(points), margin=0.1) == pytest.approx(padded)
 
 
 def test_a_box_of_no_finite_point_is_refused() -> None:

@@ -90,26 +90,6 @@ def test_a_stored_map_is_read_with_the_same_bits(
     assert all(key.replace("_", "").isalnum() for key in arrays)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        STRINGS.astype(object),
-        np.array([np.str_(name) for name in STRINGS], dtype=object),
-        np.array([3, -1, 2]),
-        np.array([2, 1, 0], dtype=np.uint8),
-        np.array([7, -1, 2], dtype=np.float32),
-        np.array([False, True, True]),
-    ],
-    ids=lambda labels: f"{labels.dtype} {type(labels[0]).__name__}",
-)
-def test_labels_of_all_types_are_read_unchanged(labels: Any, tmp_path: Path) -> None:
-    model = fitted(labels)
-    model.save(tmp_path / "map.safetensors")
-    back = ce.load(tmp_path / "map.safetensors", device="cpu")
-    assert back.classes_.dtype == model.classes_.dtype
-    assert back.classes_.tolist() == model.classes_.tolist()
-
-
 @pytest.mark.parametrize("dtype", ["datetime64[ns]", np.longdouble, "S1"])
 def test_labels_that_cannot_be_saved_are_refused_before_training(dtype: Any) -> None:
     # scikit-learn itself refuses some of them.

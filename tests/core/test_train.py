@@ -136,8 +136,9 @@ def test_reports_count_epochs_of_the_stage_and_steps_of_all_stages() -> None:
     assert not outcome.interrupted
 
 
-@pytest.mark.parametrize(("optimizer", "batch_norm"), [("adamw", True), ("amsgrad", False)])
-@pytest.mark.parametrize("hidden", [(), (6, 5, 4)])
+@pytest.mark.parametrize(
+    ("hidden", "optimizer", "batch_norm"), [((), "amsgrad", False), ((6, 5, 4), "adamw", True)]
+)
 def test_pretraining_changes_two_layers_and_no_other_bit(
     hidden: tuple[int, ...], optimizer: str, batch_norm: bool
 ) -> None:
@@ -166,11 +167,8 @@ def test_pretraining_changes_two_layers_and_no_other_bit(
     )
 
 
-@pytest.mark.parametrize("patience", [1, 3])
-def test_after_early_stopping_the_merge_starts_from_the_best_weights_with_all_rows(
-    patience: int,
-) -> None:
-    config = {"max_epochs": 40, "learning_rate": 0.02, "patience": patience, "merge_epochs": 2}
+def test_after_early_stopping_the_merge_starts_from_the_best_weights_with_all_rows() -> None:
+    config = {"max_epochs": 40, "learning_rate": 0.02, "patience": 3, "merge_epochs": 2}
     problem = make(wrong=True, **config)
     history, at_start = [], []
 
@@ -190,7 +188,7 @@ def test_after_early_stopping_the_merge_starts_from_the_best_weights_with_all_ro
     problem.train(callback)
     losses = [report.validation_loss for report, *_ in history if report.stage == "train"]
     best, n = int(np.argmin(losses)), len(losses)
-    assert n - 1 - best == patience
+    assert n - 1 - best == 3
     assert [report.stage for report, *_ in history[n:]] == ["merge"] * 2
     assert same(history[n][2], history[best][1])
     # Without validation rows, a merge keeps its last epoch.
@@ -317,8 +315,8 @@ def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
     torch.testing.assert_close(own, theirs)
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (0.1, 0.4, 2.0, 1.5)])
-def test_a_linear_network_reaches_the_weighted_least_squares_optimum(weights: Any) -> None:
+def test_a_linear_network_reaches_the_weighted_least_squares_optimum() -> None:
+    weights = (0.1, 0.4, 2.0, 1.5)
     problem = make((), n=200, m=3, batch_size=200, max_epochs=600, learning_rate=0.1)
     everything = torch.arange(200)
     changes = {"train": everything, "validation": everything[:0], "weights": torch.tensor(weights)}

@@ -76,18 +76,3 @@ def test_the_number_of_bins_is_checked_first(n_bins, cells):
     with pytest.raises(ValueError, match=re.escape(said)):
         draw(cells, n_bins=n_bins)
     assert not plt.get_fignums()
-
-
-def test_cells_without_a_confidence_are_left_out(embed):
-    adata = embed()
-    confidence = adata.obs["ce_confidence"].to_numpy().copy()
-    confidence[::2] = np.nan
-    adata.obs["ce_confidence"] = confidence
-    held_out = (adata.obs["ce_split"] == "test").to_numpy()
-    n_shown = int(np.isfinite(confidence[held_out]).sum())
-    ax = ce.pl.calibration(adata, show=False)
-    assert f"n = {held_out.sum()}, {n_shown} shown" in ax.get_title()
-    adata.obs["ce_confidence"] = np.nan
-    with pytest.raises(ValueError, match="no cell among the held-out cells has a confidence"):
-        ce.pl.calibration(adata, show=False)
-    plt.close("all")

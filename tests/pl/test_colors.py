@@ -46,12 +46,6 @@ def test_default_colours_differ_from_each_other_and_from_greys_and_pages():
     assert deltaE_ciede2000(lab[one], lab[other])[one < 20].min() > 8
 
 
-def test_default_colours_of_many_classes_are_all_different():
-    colors = default_palette(300)
-    assert colors[:100] == default_palette(100)
-    assert len(set(colors)) == 300
-
-
 @pytest.mark.parametrize("scanpys", [False, True])
 def test_scanpy_reads_the_colours_also_with_its_figure_settings(three, scanpys):
     with plt.rc_context():
@@ -129,12 +123,3 @@ def test_a_category_that_counts_as_unlabeled_keeps_its_colour(make_cells, fast):
     assert adata.uns[KEY] == ["#111111", "#222222", "#333333"]
     selection = adata[adata.obs["cell_type"] != "a"].copy()
     assert drawn(selection) == drawn(adata)
-
-
-def test_setting_a_colour_makes_a_copy_of_a_view(cells, unchanged):
-    view = cells[::2]
-    with unchanged(cells):
-        set_label_color(view, "cell_type", "type 2", "k")
-    assert not view.is_view
-    assert view.n_obs == 60
-    assert label_colors(view, "cell_type")["type 2"] == "#000000"

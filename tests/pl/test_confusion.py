@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
@@ -66,15 +65,6 @@ def test_squares_are_shares_of_the_true_class_or_counts(validated):
     assert ax.images[0].norm.vmax == 9_990
 
 
-@pytest.mark.parametrize("counts", [False, True])
-def test_classes_without_cells_are_grey_and_last(validated, counts):
-    ax = draw(with_table(validated, [[0, 0, 0], [2, 8, 0], [0, 5, 5]]), counts=counts)
-    assert names(ax.get_yticklabels()) == ["b (10)", "c (10)", "a (0)"]
-    assert_array_equal(np.isnan(squares(ax)), np.repeat([[False], [False], [True]], 3, axis=1))
-    assert_allclose(ax.images[0].cmap.get_bad()[:3], to_rgb("lightgray"))
-    assert not any(row == 2 for row, _ in written(ax))
-
-
 def test_confused_classes_stand_side_by_side(make_cells, validate):
     adata = validate(make_cells(6, names=list("abcdef")))
     table = 20 * np.eye(6, dtype=int)
@@ -88,13 +78,6 @@ def test_confused_classes_stand_side_by_side(make_cells, validate):
     # The squares are in the order of the names.
     own = table.diagonal() / table.sum(axis=1)
     assert_allclose(squares(ax).diagonal(), [100 * own["abcdef".index(n)] for n in order])
-
-
-def test_the_order_can_be_that_of_the_categories(validated):
-    validated.obs["cell_type"] = validated.obs["cell_type"].cat.set_categories(["c", "b", "a"])
-    assert names(draw(validated, order="category").get_xticklabels()) == ["c", "b", "a"]
-    with pytest.raises(ValueError, match=r"order must be .* got 'size'"):
-        draw(validated, order="size")
 
 
 def test_without_a_cross_validation_the_held_out_cells_are_counted(embed):
@@ -116,9 +99,7 @@ def test_names_are_not_read_as_formulas_and_are_shortened(make_cells, validate):
     assert names(ax.get_xticklabels()) == [*of_class[:3], "terminally diffe…subset 1"]
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "given"), [(2, False), (60, False), (250, False), (10, True), (100, True)]
-)
+@pytest.mark.parametrize(("n_classes", "given"), [(60, False), (10, True)])
 def test_names_never_overlap(make_cells, validate, n_classes, given):
     adata = validate(make_cells(n_classes, n_obs=6 * n_classes))
     given = plt.subplots(figsize=(5, 4), layout="constrained")[1] if given else None

@@ -31,8 +31,3 @@ def test_errors_intervals_and_the_map_with_all_features_are_drawn(
     assert_allclose(ax.lines[-1].get_ydata(), 100 * table[column].iloc[-3])
     assert "cell_type, n = 120, 5 folds" in ax.get_title()
     assert np.ptp(ax.get_ylim()) > 0
-
-
-def test_without_a_panel_the_error_names_the_call(cells: ad.AnnData) -> None:
-    with pytest.raises(KeyError, match=r"no feature panel in uns\['mine'\]; run ce.tl.feature_pan"):
-        ce.pl.feature_panel(cells, key="mine", show=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
 
@@ -72,6 +71,7 @@ def test_texts_replace_missing_figures(embed, cells, validate):
     assert_legible(figure)
 
 
+@pytest.mark.slow
 def test_a_hundred_classes_are_legible(make_cells, validate, fast):
     adata = make_cells(100, 1000, names=[f"a rather long class name {i}" for i in range(100)])
     ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
@@ -90,16 +90,3 @@ def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     assert f"Least reliable: {', '.join(worst)} and 1 more." in summary(adata, "ce")
     table["voronoi_error"] = 0.2
     assert not any("Least" in sentence for sentence in summary(adata, "ce"))
-
-
-def test_regions_and_palette_are_those_of_the_map(embed):
-    adata = embed()
-    figure = draw(adata, regions=None, palette=["#ff0000", "#00ff00", "#0000ff"])
-    maps = [ax for ax in figure.axes if ax.get_xlabel() == "CE1"]
-    assert not any(ax.patches for ax in maps)
-    assert {"#ff0000", "#00ff00", "#0000ff"} <= {line.get_color() for line in maps[0].lines}
-    plt.close("all")
-    for wrong in ({"regions": "cells"}, {"palette": ["red"]}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            draw(adata, **wrong)
-    assert not plt.get_fignums()

@@ -150,18 +150,6 @@ def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None
     assert max(box.x1 for box in boxes) < other.figure.bbox.x1
 
 
-def test_a_hundred_of_many_categories_have_colours(adata: ad.AnnData) -> None:
-    """The others are grey, and the legend has their number."""
-    names = [f"c{i:03}" for i in range(110)]
-    adata.obs["barcode"] = [*names, *names[100:]]
-    axes = draw(adata, "barcode")
-    assert len(set().union(*map(by_color, axes))) == 101
-    assert sum(len(by_color(ax)["#d3d3d3"]) for ax in axes) == 10
-    # The ten with two cells come before the others, in the order of the categories.
-    named = [*names[:90], *names[100:], "… and 10 more"]
-    assert legends(axes[-1])["barcode"] == named
-
-
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [

@@ -67,18 +67,6 @@ def test_panels_show_each_cell_in_the_colour_of_its_class(embed):
         assert all(order["#d3d3d3"] < order[color] for color in colors)
 
 
-def test_panels_share_their_limits_and_their_size(embed):
-    adata = embed(unlabeled=10)
-    one, other = draw(adata, title=["one", "o\nt\nh\ne\nr"])
-    assert one.get_title() == "one"
-    limits = np.transpose([one.get_xlim(), one.get_ylim()])
-    assert_allclose(limits, np.transpose([other.get_xlim(), other.get_ylim()]))
-    assert_allclose(one.get_position().size, other.get_position().size)
-    low, high = limits
-    assert ((low < adata.obsm["X_ce"]) & (adata.obsm["X_ce"] < high)).all()
-    assert_allclose(*(high - low), err_msg="nearness must look the same in all directions")
-
-
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_misplaced_cells_are_those_nearer_to_another_center(embed, n_components):
     adata = embed(n_components=n_components, unlabeled=20, distance=0.5)
@@ -126,20 +114,6 @@ def test_the_legend_is_in_the_figure_and_covers_nothing(embed, names, font_size)
         assert ax.xaxis.label.get_window_extent().y0 > 0
     assert_allclose(axes[0].get_window_extent().size, axes[1].get_window_extent().size)
     assert [name.replace("\n", " ") for name in entries(axes[-1])] == names
-
-
-def test_names_on_the_data_do_not_overlap_if_centers_are_close(embed):
-    names = [f"a rather long name, number {i}" for i in range(8)]
-    adata = embed(8, n_obs=160, names=names)
-    adata.uns["ce"]["centers"][:6] = adata.obsm["X_ce"].mean(axis=0)
-    (ax,) = draw(adata, legend_loc="on data", split="train")
-    ax.figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    assert len(boxes) == 8
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[:i])
-        assert ax.bbox.x0 - 1e-6 <= box.x0 < box.x1 <= ax.bbox.x1 + 1e-6
-        assert ax.bbox.y0 - 1e-6 <= box.y0 < box.y1 <= ax.bbox.y1 + 1e-6
 
 
 def test_one_component_is_drawn_with_a_random_height_over_bands(embed):

@@ -20,7 +20,7 @@ def noisy():
     return X[:500], y[:500], X[500:], y[500:]
 
 
-PAPER = {"placement": "bottleneck", "hidden": (200, 100), "max_epochs": 100}
+PAPER = {"placement": "bottleneck", "hidden": (100, 50), "max_epochs": 60}
 MERGED = {"validation_fraction": 0.2, "merge_epochs": 50}
 
 
@@ -31,14 +31,15 @@ def overconfidence(model: ce.CentroidEncoder, X, y) -> float:
 
 def test_several_networks_are_not_overconfident_after_a_merge(noisy) -> None:
     X, y, X_new, y_new = noisy
-    model = ce.CentroidEncoder(random_state=0, **MERGED).fit(X, y)
+    model = ce.CentroidEncoder(hidden=(100,), max_epochs=30, random_state=0, **MERGED).fit(X, y)
     assert abs(overconfidence(model, X_new, y_new)) < 0.06
 
 
-@pytest.mark.parametrize("options", [PAPER | MERGED, PAPER], ids=["merged", "all rows train"])
+@pytest.mark.parametrize("options", [MERGED, {}], ids=["merged", "all rows train"])
 def test_one_network_without_unseen_samples_is_not_calibrated(noisy, options) -> None:
     X, y, *_ = noisy
-    model = ce.CentroidEncoder(random_state=0, **options).fit(X, y)
+    model = ce.CentroidEncoder(placement="bottleneck", hidden=(8,), max_epochs=3, **options)
+    model.fit(X, y)
     calibration = model.calibration_
     assert (calibration.temperature, calibration.exponent, calibration.terms) == (1, 2, ())
 

@@ -22,15 +22,14 @@ def wine_cells() -> ad.AnnData:
     return ad.AnnData(X.astype(np.float32), obs=obs)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.parametrize(("n_classes", "grouped"), [(2, True), (10, False)])
 def test_noise_is_at_chance(n_classes: int, grouped: bool) -> None:
     right, confident = [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X, codes = rng.normal(size=(300, 6)), rng.integers(0, n_classes, 300)
         groups = np.arange(300) // 30 if grouped else None
-        model = ce.CentroidEncoder(random_state=seed)
+        model = ce.CentroidEncoder(random_state=seed, max_epochs=12)
         fit = model.fit_codes(X, codes, np.arange(n_classes), groups=groups)
         distances = np.concatenate([found for _, found in fit.judge()])
         right.append(np.mean(distances.argmin(axis=1) == codes))
@@ -45,7 +44,7 @@ def test_a_column_of_noise_changes_little() -> None:
     X, y = load_wine(return_X_y=True)
     noise = np.random.default_rng(0).normal(size=(len(X), 1))
     wrong: dict[str, list[Any]] = {"without": [], "with": []}
-    for seed in range(3):
+    for seed in range(2):
         for name, table in (("without", X), ("with", np.hstack([X, noise]))):
             x, x_test, labels, truth = train_test_split(table, y, stratify=y, random_state=seed)
             model = ce.CentroidEncoder(random_state=seed).fit(x, labels)
@@ -55,12 +54,12 @@ def test_a_column_of_noise_changes_little() -> None:
 
 
 def test_held_out_cells_shape_nothing() -> None:
-    cells = wine_cells()
-    ce.tl.centroid_encoder(cells, "t", progress=False)
+    cells, model = wine_cells(), ce.CentroidEncoder(hidden=(32,), max_epochs=5)
+    ce.tl.centroid_encoder(cells, "t", model=model, progress=False)
     others = wine_cells()
     held_out = (cells.obs["ce_split"] == "test").to_numpy()
     others.X[held_out] = 3 * others.X[held_out] + 1000
-    ce.tl.centroid_encoder(others, "t", progress=False)
+    ce.tl.centroid_encoder(others, "t", model=model, progress=False)
     assert (others.obs["ce_split"] == cells.obs["ce_split"]).all()
     one, other = (
         to_arrays(fitted_model(x, "ce", device="cpu").fitted_map)[1] for x in (cells, others)
@@ -71,8 +70,8 @@ def test_held_out_cells_shape_nothing() -> None:
 
 
 def test_a_stored_map_places_cells_as_before() -> None:
-    cells = wine_cells()
-    ce.tl.centroid_encoder(cells, "t", progress=False)
+    cells, model = wine_cells(), ce.CentroidEncoder(hidden=(32,), max_epochs=5)
+    ce.tl.centroid_encoder(cells, "t", model=model, progress=False)
     held_out = cells.obs["ce_split"] == "test"
     query = wine_cells()[held_out.to_numpy()].copy()
     ce.tl.ingest(query, cells, progress=False)

@@ -65,8 +65,10 @@ def chunk(store: Path) -> str:
     return str(max(files, key=lambda path: path.stat().st_size).relative_to(store))
 
 
-@pytest.mark.parametrize("part", ["layers/squared", "a chunk of X"])
-@pytest.mark.parametrize("role", ["fit", "ingest", "reference"])
+@pytest.mark.parametrize(
+    ("part", "role"),
+    [("layers/squared", "fit"), ("a chunk of X", "ingest"), ("layers/squared", "reference")],
+)
 def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
     part: str, role: str, folder: Path
 ) -> None:
@@ -97,7 +99,7 @@ def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
     assert state(folder) == before
 
 
-@pytest.mark.parametrize("part", ["", "zarr.json", "X"])
+@pytest.mark.parametrize("part", ["", "X"])
 def test_the_viewer_saves_no_table_over_one_with_a_link(part: str, folder: Path) -> None:
     import zarr
 

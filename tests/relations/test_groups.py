@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
@@ -33,16 +34,20 @@ def error(model: ce.CentroidEncoder, X, y) -> float:
     return float(np.mean(model.predict(X) != y))
 
 
-@pytest.mark.parametrize("shares", [TWO, (0.8, 0.05, 0.05, 0.05, 0.05)])
+@pytest.mark.parametrize(
+    "shares", [TWO, pytest.param((0.8, 0.05, 0.05, 0.05, 0.05), marks=pytest.mark.slow)]
+)
 def test_random_donors_of_any_sizes_cost_no_accuracy(digits, shares) -> None:
     X, y, X_new, y_new = digits
-    alone = ce.CentroidEncoder(random_state=0).fit(X, y)
+    model = ce.CentroidEncoder(hidden=(200, 100), max_epochs=30, random_state=0)
+    alone = clone(model).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        grouped = ce.CentroidEncoder(random_state=0).fit(X, y, groups=groups_of(len(y), shares))
+        grouped = model.fit(X, y, groups=groups_of(len(y), shares))
     assert error(grouped, X_new, y_new) <= error(alone, X_new, y_new) + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pbmc_3tech/pbmc_3tech.h5ad", "pbmc3k/pbmc3k_annotated.h5ad"])
 def test_cells_of_unequal_donors_lose_at_most_two_points(name: str) -> None:
     if datasets.data_folder() is None:

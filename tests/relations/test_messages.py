@@ -29,21 +29,14 @@ def refused(parameter: str, function: Callable[..., Any], *args, **kwargs):
     assert caught.value.parameter == parameter
 
 
-@pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
-@pytest.mark.parametrize(
-    "parameter", ["use_rep", "layer", "group_key", "key_added", "unlabeled_category"]
-)
-def test_a_tool_takes_names(tool, parameter, pbmc, unchanged):
-    values = [pbmc.obs[LABELS], pbmc.obs[LABELS].to_numpy(dtype=str), [LABELS]]
-    with unchanged(pbmc):
-        for value in values:
-            refused("label_key", tool, pbmc, value, progress=False)
-            refused(parameter, tool, pbmc, LABELS, progress=False, **{parameter: value})
-
-
-def test_other_functions_take_names(mapped, unchanged):
+def test_functions_take_names(mapped, unchanged):
     value, new = [LABELS], mapped.copy()
     with unchanged(mapped):
+        for other in (mapped.obs[LABELS], mapped.obs[LABELS].to_numpy(dtype=str), value):
+            for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
+                refused("label_key", tool, mapped, other, progress=False)
+                for name in ("use_rep", "layer", "group_key", "key_added", "unlabeled_category"):
+                    refused(name, tool, mapped, LABELS, progress=False, **{name: other})
         for parameter in ("key", "layer"):
             refused(parameter, ce.tl.ingest, new, mapped, progress=False, **{parameter: value})
         for function in (ce.tl.misplaced, ce.tl.mislabeled, ce.tl.fitted_model, ce.pl.voronoi):

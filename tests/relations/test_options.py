@@ -64,10 +64,7 @@ def fitted():
 @pytest.mark.parametrize("context", CONTEXTS, ids=["voronoi", "bottleneck"])
 @pytest.mark.parametrize(
     "other",
-    [
-        pytest.param(name, marks=() if name in ("hidden", "scale") else pytest.mark.slow)
-        for name in VALUES
-    ],
+    [pytest.param(name, marks=() if name == "scale" else pytest.mark.slow) for name in VALUES],
 )
 def test_each_parameter_has_an_effect_or_is_an_error(other, context, fitted) -> None:
     for other_value in VALUES[other]:

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import json, threading, warnings
 import numpy as np, torch
@@ -25,7 +27,7 @@ torch.set_num_threads(2)
 np.ones((300, 300)) @ np.ones((300, 300))
 warnings.simplefilter("ignore")
 adata = sc.datasets.pbmc68k_reduced()
-model = ce.CentroidEncoder(max_epochs=6)
+model = ce.CentroidEncoder(hidden=(16,), max_epochs=6)
 before = state()
 
 def train():
@@ -33,14 +35,14 @@ def train():
     ce.tl.centroid_encoder(mine, "bulk_labels", model=model, progress=False)
     ce.tl.ingest(adata.copy(), mine, progress=False)
 
-for _ in range(2):
-    threads = [threading.Thread(target=train) for _ in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+threads = [threading.Thread(target=train) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
 print(json.dumps([before, state()]))
 """
 
 
+@pytest.mark.slow
 def test_threads_are_as_before() -> None:
     """The process has the default numbers of threads."""
     own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}

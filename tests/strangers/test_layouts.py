@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
+from centroid_encoder.viewer.data.reader import read_table
 
 
 def run(command: str, path: Path, *options: str) -> Result:
@@ -125,18 +127,52 @@ DAMAGED: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-@pytest.mark.parametrize("command", ["fit", "ingest"])
 def test_a_damaged_file_is_refused_before_the_training(
-    kind: str, command: str, cells: ad.AnnData, tmp_path: Path
+    kind: str, cells: ad.AnnData, tmp_path: Path
 ) -> None:
     cells.write_h5ad(path := tmp_path / "cells.h5ad")
     with h5py.File(path, "a") as file:
         DAMAGED[kind][0](file)
-    options = FIT if command == "fit" else ("--reference", str(path))
-    found = run(command, path, *options)
+    found = run("fit", path, *FIT)
     assert (found.exit_code, n_lines(found)) == (1, 1)
     assert re.search(DAMAGED[kind][1], found.output)
     assert [file.name for file in tmp_path.iterdir()] == ["cells.h5ad"]
+
+
+def link(part: str) -> Edit:
+    return lambda file: (file.pop(part), put(file, part, h5py.ExternalLink("other.h5ad", part)))
+
+
+MEAN, CONFIG = "uns/ce/model/arrays/mean", "uns/ce/model/config"
+DAMAGED_MAPS: dict[str, tuple[Edit, str]] = {
+    "a link to another file": (link("uns/ce"), "/uns/ce is a link; put a copy of its target in"),
+    "an array in another file": (link(MEAN), "arrays/mean is a link"),
+    "labels in another file": (link("obs/cell_type"), "cell_type is a link"),
+    "kind of a dict": (attribute("uns/ce/params", "encoding-type", "x"), "it is damaged"),
+    "no text": (
+        lambda file: file[CONFIG].write_direct(np.array("{", object)),
+        "the model's config is not valid JSON",
+    ),
+    "cut off": (lambda file: os.truncate(file.filename, 5000), "it is damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED_MAPS)
+def test_a_damaged_map_is_refused(
+    kind: str, cells: ad.AnnData, embed: Callable[..., ad.AnnData], tmp_path: Path
+) -> None:
+    cells.write_h5ad(path := tmp_path / "cells.h5ad")
+    for name in ("map.h5ad", "other.h5ad"):
+        embed().write_h5ad(tmp_path / name)
+    with h5py.File(tmp_path / "map.h5ad", "a") as file:
+        DAMAGED_MAPS[kind][0](file)
+    found = run("ingest", path, "--reference", str(tmp_path / "map.h5ad"))
+    assert (found.exit_code, n_lines(found)) == (1, 1)
+    assert DAMAGED_MAPS[kind][1] in found.output
+    assert not (tmp_path / "out.h5ad").exists()
+    if "is a link" in found.output:
+        with pytest.raises(OSError, match="is a link"):
+            read_table(tmp_path / "map.h5ad")
 
 
 OTHERS: dict[str, bytes] = {
@@ -150,19 +186,17 @@ OTHERS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("command", ["fit", "plot"])
-def test_a_file_of_another_kind_is_refused(name: str, command: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(OTHERS[name])
     if name in ("cells.loom", "tenx.h5"):
         with h5py.File(path, "w") as file:
             file["matrix/data"] = np.zeros(3)
-    out = str(tmp_path / ("out.h5ad" if command == "fit" else "out.png"))
-    head = [command, *(["voronoi"] if command == "plot" else []), str(path), "-o", out]
-    options = FIT if command == "fit" else ()
-    found = CliRunner(catch_exceptions=False).invoke(cli, [*head, "--quiet", *options])
-    assert (found.exit_code, n_lines(found)) == (1, 1)
-    assert "cannot be read: it is damaged, incomplete, or no AnnData file" in found.output
+    for command in (["fit", str(path), *FIT], ["plot", "voronoi", str(path)]):
+        out = str(tmp_path / ("out.h5ad" if "fit" in command else "out.png"))
+        found = CliRunner(catch_exceptions=False).invoke(cli, [*command, "-q", "-o", out])
+        assert (found.exit_code, n_lines(found)) == (1, 1)
+        assert "cannot be read: it is damaged, incomplete, or no AnnData file" in found.output
 
 
 @pytest.mark.parametrize("backed", [False, True])

@@ -48,8 +48,9 @@ def check(adata: ad.AnnData, mask: np.ndarray = MASK, image: np.ndarray = IMAGE)
     assert_allclose(adata.obsm["spatial"], expected[["centroid-1", "centroid-0"]])
 
 
-@pytest.mark.parametrize("mask", [(0,), (0, 1), (2,), (0, 3), ()])
-@pytest.mark.parametrize("image", [(0,), (0, 1), (2,), ()])
+@pytest.mark.parametrize(
+    ("mask", "image"), [((0,), ()), ((0, 1), (0,)), ((2,), (2,)), ((0, 3), ()), ((), (0, 1))]
+)
 def test_axes_of_length_one_do_not_count(mask: tuple[int, ...], image: tuple[int, ...]) -> None:
     check(measure(np.expand_dims(MASK, mask), {"c": np.expand_dims(IMAGE, image)}))
 
@@ -106,8 +107,7 @@ def test_the_command_line_reads_a_plane(kind: str, tmp_path: Path) -> None:
     check(ad.read_h5ad(out))
 
 
-@pytest.mark.parametrize("mask", [(0,), (0, 1), ()])
-@pytest.mark.parametrize("image", [(0,), (0, 1), ()])
+@pytest.mark.parametrize(("mask", "image"), [((0,), ()), ((0, 1), (0,)), ((), (0, 1))])
 def test_layers_of_a_plane(mask: tuple[int, ...], image: tuple[int, ...]) -> None:
     labels = Labels(np.expand_dims(MASK, mask), name="mask")
     layer = Image(np.expand_dims(IMAGE, image), name="c")
@@ -118,14 +118,6 @@ def test_layers_of_a_plane(mask: tuple[int, ...], image: tuple[int, ...]) -> Non
     check(job.table())
     layer.translate = np.array([*[0] * (layer.ndim - 1), 1])
     assert not have_same_pixels(labels, layer)
-
-
-@pytest.mark.parametrize("dtype", [np.uint64, np.int8, np.uint8])
-def test_layers_of_labels_in_all_their_types(dtype: type) -> None:
-    levels = [MASK.astype(dtype)[None], MASK.astype(dtype)[None, ::2, ::2]]
-    job = plan([Labels(levels, name="mask")], [Image(IMAGE, name="c")], time_series=False)
-    job.run()
-    check(job.table())
 
 
 # Flat cells
@@ -179,13 +171,6 @@ def test_flat_cells_in_a_stack_do_not_stop_the_others(capfd: pytest.CaptureFixtu
 def test_arrays_of_other_libraries(kind: Any, tmp_path: Path) -> None:
     check(measure(kind(MASK), {"c": kind(IMAGE)}))
     check(measure(kind(MASK[None]), {"c": kind(IMAGE[None])}))
-
-
-def test_arrays_that_may_not_be_written(tmp_path: Path) -> None:
-    for name, array in (("mask", MASK), ("image", IMAGE)):
-        np.save(tmp_path / f"{name}.npy", array)
-    mask, image = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("mask", "image"))
-    check(measure(mask, {"c": image}))
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -288,14 +273,6 @@ def test_what_are_no_images(images: Any, text: str) -> None:
 def test_names_that_collide(labels: Any, images: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         measure(labels, images, **options)
-
-
-def test_a_channel_may_have_the_name_of_a_shape() -> None:
-    adata = measure(MASK, {"area": IMAGE, "extent": IMAGE, "": IMAGE})
-    assert adata.var_names[-6:].tolist() == [
-        *("area_mean", "area_std", "extent_mean", "extent_std", "_mean", "_std")
-    ]
-    assert adata.var["channel"].isna().sum() == len(SHAPES)
 
 
 def test_files_of_cellpose_are_never_unpickled(tmp_path: Path) -> None:

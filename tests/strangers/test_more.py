@@ -9,14 +9,11 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-from anndata import AnnData
 from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._read import read_cells
 from centroid_encoder.tl._roles import axis, column_roles
-from centroid_encoder.tl._writable import writable
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -58,15 +55,6 @@ def test_times_results_and_ids_of_more_programs() -> None:
     assert roles("ObjectSkeleton_NumberTrunks_s", values=WHOLE) == {"feature"}
 
 
-def test_row_numbers_among_whole_numbers() -> None:
-    table = pd.DataFrame(RNG.poisson(5, (N, 6))).add_prefix("m")
-    found = column_roles(table.assign(Zeile=RNG.permutation(N)))
-    assert found["column"][found["doubt"]].tolist() == ["Zeile"]
-    for row in (np.arange(N)[::-1] * 3, np.r_[np.arange(35), np.arange(25)]):
-        found = column_roles(table.assign(Zelle=row))
-        assert found["role"].tolist() == ["feature"] * 6 + ["id"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -93,37 +81,6 @@ def test_a_first_line_of_values_is_no_header(tmp_path: Path) -> None:
     (tmp_path / "cells.csv").write_text("5,3.25,0.5,T\n6,3.5,0.25,B\n")
     with pytest.raises(InputError, match=r"cells\.csv cannot be read: it has no header"):
         ce.read_table(tmp_path / "cells.csv")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pd.array([None, 1.5], dtype="Float32"),
-        pd.arrays.SparseArray([0.0, 1.5]),
-        pd.Categorical([1, "a"]),
-    ],
-    ids=["nullable", "sparse", "mixed"],
-)
-def test_saving(values: object, tmp_path: Path) -> None:
-    adata = AnnData(np.ones((2, 1)), obs=pd.DataFrame({"x": values}, index=["a", "b"]))
-    writable(adata).write_h5ad(tmp_path / "new.h5ad")
-    found = ad.read_h5ad(tmp_path / "new.h5ad").obs["x"].tolist()
-    assert str(found[1]) == str(list(values)[1])
-
-
-@pytest.mark.parametrize(
-    "column", [np.arange(N)[::-1], np.arange(N) // 2, np.repeat([3, 1], N // 2)]
-)
-@pytest.mark.parametrize("is_backed", [False, True])
-def test_the_warning(column: np.ndarray, is_backed: bool, tmp_path: Path) -> None:
-    X = np.column_stack([RNG.random(N), column]).astype(np.float32)
-    obs = pd.DataFrame({"t": np.repeat(["B", "T"], N // 2)}, index=np.arange(N).astype(str))
-    adata = AnnData(X, obs=obs, var=pd.DataFrame(index=["CD3", "suspect"]))
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r" if is_backed else None)
-    source = None, None, False, None, None, "error", None, 0
-    notices = read_cells(adata, "t", *source, by_parts=True).notices
-    assert any("'suspect'" in notice for notice in notices)
 
 
 def test_levels_and_bounds_are_no_features() -> None:
@@ -176,13 +133,6 @@ def test_numbers_of_cells_that_were_filtered_are_in_doubt() -> None:
     for name, column in [("Nr", kept % 100), ("Zelle", kept % 100), ("Embryo_Number", embryo)]:
         found = column_roles(table.assign(**{name: column})).set_index("column")
         assert found.loc[name, "role"] != "feature" or found.loc[name, "doubt"]
-
-
-def test_embeddings_of_more_kinds() -> None:
-    names = "UMAP 1 [a.u.]|UMAP component 1|TSNE dim 1|PaCMAP_1|X_draw_graph_fa_1|NMDS1|NMDS2"
-    assert roles(*names.split("|"), "CE1", "CE2", "object_lat", "object_lon") == {
-        "result", "position",
-    }  # fmt: skip
 
 
 def test_numbers_with_a_unit_are_numbers(tmp_path: Path) -> None:

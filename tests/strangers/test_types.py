@@ -40,18 +40,6 @@ def test_a_column_of_booleans_selects_the_same_genes(
     assert job._cells.names.tolist() == cells.var_names[:5].tolist()
 
 
-@pytest.mark.parametrize("kind", MASKS)
-def test_the_widget_offers_the_same_genes(kind: str, cells: ad.AnnData, qtbot: Any) -> None:
-    from centroid_encoder.viewer.panels.form import TrainingForm
-
-    cells.var["highly_variable"] = MASKS[kind]
-    form = TrainingForm()
-    qtbot.addWidget(form)
-    form.set_adata(cells)
-    assert form.mask_var.value == "highly_variable"
-    assert form.parameters() == {}
-
-
 @pytest.mark.parametrize(
     "values", [["a", "b"], [0, 2], [0.5, 1], [0, 0], [None, None], [[1], [0]], [np.nan, "x"]]
 )

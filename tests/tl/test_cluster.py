@@ -17,6 +17,9 @@ from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import DivergedError, InputError
 from centroid_encoder.tl._run import Progress
 
+# A process imports all packages, which takes seconds. A fork would hang if torch has threads.
+BACKENDS = ["threading", pytest.param("loky", marks=pytest.mark.slow)]
+
 
 @pytest.fixture
 def validated(make_cells, fast) -> Callable[..., ad.AnnData]:
@@ -52,8 +55,11 @@ def assert_same(found: ad.AnnData, expected: ad.AnnData) -> None:
         {"group_key": "donor", "n_permutations": 2},
     ],
 )
-def test_two_processes_give_the_same_results(validated, arguments):
-    assert_same(validated(**arguments, n_jobs=2), validated(**arguments))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_workers_give_the_same_results(validated, backend, arguments):
+    with joblib.parallel_config(backend=backend):
+        found = validated(**arguments, n_jobs=2)
+    assert_same(found, validated(**arguments))
 
 
 @pytest.mark.slow
@@ -105,13 +111,16 @@ def test_impossible_numbers_of_jobs_are_refused(cells, n_jobs):
         ce.tl.cross_validate(cells, "cell_type", n_jobs=n_jobs)
 
 
-def test_an_error_in_a_process_is_raised(cells, unchanged):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_in_a_worker_is_raised(cells, unchanged, backend):
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, learning_rate=1e30)
-    with unchanged(cells), pytest.raises(DivergedError, match="a smaller learning_rate helps"):
+    config = joblib.parallel_config(backend=backend)
+    with config, unchanged(cells), pytest.raises(DivergedError, match="a smaller learning_rate"):
         ce.tl.cross_validate(cells, "cell_type", model=model, n_jobs=2, progress=False)
 
 
-def test_stop_ends_the_processes_after_their_current_training(cells, fast, unchanged):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stop_ends_the_workers_after_their_current_training(cells, fast, unchanged, backend):
     job = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_jobs=2)
     seen: list[Progress] = []
 
@@ -119,6 +128,7 @@ def test_stop_ends_the_processes_after_their_current_training(cells, fast, uncha
         seen.append(step)
         return step.n_done == 2
 
-    with unchanged(cells), pytest.raises(StoppedTooEarly):
+    config = joblib.parallel_config(backend=backend)
+    with config, unchanged(cells), pytest.raises(StoppedTooEarly):
         job.run(callback)
     assert [step.n_done for step in seen] == [0, 1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,23 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
+from sklearn.ensemble import RandomForestClassifier
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl import _feature_panel
 from centroid_encoder.tl._summary import summary
 
 pytestmark = pytest.mark.filterwarnings("ignore:zarr v3 autosharding", "ignore:Writing zarr v2")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        few = partial(RandomForestClassifier, n_estimators=15)
+        patch.setattr(_feature_panel, "RandomForestClassifier", few)
+        yield
 
 
 @pytest.fixture
@@ -37,7 +49,7 @@ def wide() -> ad.AnnData:
 def panel(fast: ce.CentroidEncoder) -> Any:
     def run(adata: ad.AnnData, sizes: Any = (3, 6), **kwargs: Any) -> Any:
         kwargs = {"model": fast, "progress": False, "n_folds": 3} | kwargs
-        ce.tl.feature_panel(adata, "kind", sizes, **kwargs)
+        ce.tl.feature_panel(adata, kwargs.pop("label_key", "kind"), sizes, **kwargs)
         return adata.uns[kwargs.get("key_added", "feature_panel")]
 
     return run
@@ -81,7 +93,6 @@ def test_values_of_held_out_cells_do_not_change_the_choice(
     wide: ad.AnnData, panel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value of one cell changes the choice in the other folds only, and without the labels."""
-    from centroid_encoder.tl import _feature_panel
 
     def record(X: Any, codes: Any, n: int, step: Any) -> Any:
         found = choose(X, codes, n, step)
@@ -115,9 +126,24 @@ def test_groups_are_not_split_and_cells_without_a_label_take_no_part(
     assert (wide.obs.assign(fold=folds)[40:].groupby("donor")["fold"].nunique() == 1).all()
 
 
+@pytest.fixture(scope="module")
+def _paneled() -> list[ad.AnnData]:
+    return []
+
+
+@pytest.fixture
+def paneled(_paneled: list[ad.AnnData], wide: ad.AnnData, panel: Any) -> ad.AnnData:
+    """Cells without donors, with panels of 3 and 6 features."""
+    if not _paneled:
+        del wide.obs["donor"]
+        panel(wide)
+        _paneled.append(wide)
+    return _paneled[0].copy()
+
+
 @pytest.mark.parametrize("kind", ["h5ad", "zarr"])
-def test_results_survive_a_file(kind: str, wide: ad.AnnData, panel: Any, tmp_path: Path) -> None:
-    stored = panel(wide)
+def test_results_survive_a_file(kind: str, paneled: ad.AnnData, tmp_path: Path) -> None:
+    wide, stored = paneled, paneled.uns["feature_panel"]
     path = tmp_path / f"cells.{kind}"
     getattr(wide, f"write_{kind}")(path)
     read = getattr(ad, f"read_{kind}")(path)
@@ -137,9 +163,8 @@ def map_of(adata: ad.AnnData, mask_var: Any, **kwargs: Any) -> None:
     ce.tl.centroid_encoder(adata, "kind", mask_var=mask_var, **kwargs)
 
 
-def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, panel: Any) -> None:
-    del wide.obs["donor"]
-    stored = panel(wide)
+def test_a_map_on_a_panel_shows_the_cross_validated_error(paneled: ad.AnnData) -> None:
+    wide, stored = paneled, paneled.uns["feature_panel"]
     words = f"{100 * error(stored, 6, 'map'):.1f} %"
     with pytest.warns(CentroidEncoderWarning) as caught:
         map_of(wide, "feature_panel_6")
@@ -157,10 +182,9 @@ def test_a_map_on_a_panel_shows_the_cross_validated_error(wide: ad.AnnData, pane
 
 @pytest.mark.parametrize("way", ["subset", "mask"])
 def test_a_panel_is_recognised_without_its_column(
-    way: str, wide: ad.AnnData, panel: Any, tmp_path: Path
+    way: str, paneled: ad.AnnData, tmp_path: Path
 ) -> None:
-    del wide.obs["donor"]
-    panel(wide)
+    wide = paneled
     mask = wide.var["feature_panel_6"].to_numpy()
     part, mask_var = (wide[:, mask].copy(), None) if way == "subset" else (wide, mask)
     part.write_h5ad(tmp_path / "cells.h5ad")
@@ -174,17 +198,10 @@ def test_cells_that_took_no_part_are_held_out_without_a_warning(
     del wide.obs["donor"]
     wide.obs["part"] = wide.obs["kind"].where(np.arange(240) < 120)
     wide.obs["new"] = np.arange(240) >= 120
-    ce.tl.feature_panel(wide, "part", (6,), n_folds=2, progress=False)
+    panel(wide, (6,), n_folds=2, label_key="part")
     map_of(wide, "feature_panel_6", split_key="new")
     assert "panel_error" not in wide.uns["ce"]["quality"]["test"]
     assert not [one for one in recwarn if one.category is CentroidEncoderWarning]
-
-
-def test_columns_of_an_earlier_result_are_replaced(wide: ad.AnnData, panel: Any) -> None:
-    wide.var["mine"] = 1
-    panel(wide, n_folds=2)
-    panel(wide, (4,), n_folds=2)
-    assert wide.var.columns.tolist() == ["mine", "feature_panel_4"]
 
 
 @pytest.mark.parametrize(
@@ -212,9 +229,8 @@ def test_the_forest_grows_on_a_sample_of_many_cells(
     wide: ad.AnnData, panel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forest on a million cells takes days; each class is in the sample."""
-    from centroid_encoder.tl import _feature_panel
 
-    class Forest(_feature_panel.RandomForestClassifier):
+    class Forest(RandomForestClassifier):
         def fit(self, X: Any, y: Any) -> Any:
             sizes.append((len(y), len(np.unique(y))))
             return super().fit(X, y)

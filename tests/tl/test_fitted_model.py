@@ -6,7 +6,6 @@ import copy
 
 import anndata as ad
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
@@ -15,20 +14,6 @@ from centroid_encoder.core.saved import InvalidStateError
 @pytest.fixture
 def trained(embed):
     return embed(placement="bottleneck")
-
-
-def test_its_embedding_is_the_stored_one(trained):
-    model = ce.tl.fitted_model(trained)
-    assert_allclose(model.transform(trained.to_df()), trained.obsm["X_ce"], atol=1e-6)
-    assert_array_equal(model.centers_, trained.uns["ce"]["centers"])
-    assert_array_equal(model.classes_, trained.uns["ce"]["classes"])
-    assert model.history_["loss"] == list(trained.uns["ce"]["history"]["loss"])
-    assert (model.hidden, model.max_epochs) == ((16,), 8)
-
-
-def test_reading_it_changes_nothing(trained, unchanged):
-    with unchanged(trained):
-        ce.tl.fitted_model(trained).transform(trained.to_df())
 
 
 @pytest.mark.parametrize(

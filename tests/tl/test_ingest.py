@@ -433,7 +433,7 @@ def test_a_file_is_never_in_memory_as_a_whole(known, ingest, tmp_path, monkeypat
     monkeypatch.setattr(_matrix, "BLOCK", 2**18)
     monkeypatch.setattr(matrix, "CHUNK", 256)
     rng = np.random.default_rng(0)
-    X = sparse.random(20_000, 200, density=0.9, format="csr", dtype=np.float32, rng=rng)
+    X = sparse.random(12_000, 200, density=0.9, format="csr", dtype=np.float32, rng=rng)
     names = [*known.var_names, *map(str, range(192))]
     size = X.data.nbytes + X.indices.nbytes
     AnnData(X, var=pd.DataFrame(index=names)).write_h5ad(tmp_path / "big.h5ad")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -59,17 +57,6 @@ def test_nothing_can_be_written_before_the_end(job, cells, unchanged, stopped):
             job.write(cells)
 
 
-@pytest.mark.parametrize("name", ["centroid_encoder", "cross_validate", "ingest"])
-def test_a_tool_is_a_documented_function(name):
-    tool = getattr(ce.tl, name)
-    signature, of_job = inspect.signature(tool), inspect.signature(tool.job)
-    assert inspect.isfunction(tool)
-    assert (tool.__name__, tool.__doc__) == (name, tool.job.__doc__)
-    assert signature.return_annotation == "AnnData | None"
-    assert signature.parameters == of_job.parameters
-    assert list(signature.parameters)[-2:] == ["progress", "copy"]
-
-
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate"])
 def test_a_notice_is_a_warning_at_the_call_and_logged(cells, fast, caplog, tool):
     cells.obs["donor"] = np.repeat([f"d{i}" for i in range(6)], 20)
@@ -81,14 +68,6 @@ def test_a_notice_is_a_warning_at_the_call_and_logged(cells, fast, caplog, tool)
         getattr(ce.tl, tool)(cells, "cell_type", model=fast, progress=False)
     assert [str(warning.message) for warning in caught] == caplog.messages == [notice]
     assert caught[0].filename == __file__
-
-
-def test_a_notice_that_is_an_error_changes_nothing(cells, fast, unchanged):
-    cells.obs["donor"] = np.repeat([f"d{i}" for i in range(6)], 20)
-    with warnings.catch_warnings(), unchanged(cells):
-        warnings.simplefilter("error")
-        with pytest.raises(CentroidEncoderWarning):
-            ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
 
 
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate", "ingest"])

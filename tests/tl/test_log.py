@@ -23,7 +23,10 @@ WARNING = "cells of the same 'donor' are on both sides"
 LOGGED = "logging.basicConfig(level='INFO', stream=sys.stdout)"
 
 
-@pytest.mark.parametrize(("before", "out", "logged"), [("", 0, False), (LOGGED, 2, True)])
+@pytest.mark.parametrize(
+    ("before", "out", "logged"),
+    [("", 0, False), pytest.param(LOGGED, 2, True, marks=pytest.mark.slow)],
+)
 def test_messages_are_never_shown_twice(before, out, logged):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(before=before)],

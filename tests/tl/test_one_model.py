@@ -68,17 +68,3 @@ class TestMapAndCrossValidation:
             assert len([text for text in texts if differing in text]) == 1
         axes = ce.pl.calibration(cells, show=False)
         assert "other settings than the map's" in axes.get_title()
-
-
-@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
-def test_a_title_has_the_error_of_the_regions_that_are_drawn(cells, fast, placement):
-    arguments = {"placement": placement, "model": fast, "progress": False}
-    ce.tl.centroid_encoder(cells, "cell_type", **arguments)
-    quality = cells.uns["ce"]["quality"]["test"]
-    quality |= {"knn_error": 0.11, "voronoi_error": 0.22, "decoder_error": 0.33}
-    titles = {"voronoi": "Voronoi error 22.0", None: "5-NN error 11.0"}
-    if placement == "bottleneck":
-        titles["decoder"] = "decoder error 33.0"
-    for regions, error in titles.items():
-        _, held_out = ce.pl.voronoi(cells, regions=regions, show=False)
-        assert held_out.get_title().startswith(f"held-out {error} % (n = 24)")

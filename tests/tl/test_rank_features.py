@@ -283,12 +283,6 @@ def test_cells_of_the_map_that_were_removed(mapped):
         ce.tl.rank_features(part, "type", method="map")
 
 
-def test_features_of_the_map_that_were_removed(mapped):
-    part = mapped[:, mapped.var_names != "gene11"].copy()
-    with pytest.warns(CentroidEncoderWarning, match="lacks 1 of the"):
-        ce.tl.rank_features(part, "type", method="map")
-
-
 @pytest.mark.parametrize("names", [{"T": 1, "B": "1"}, {"T": ""}])
 def test_groups_without_a_name_of_their_own(counts, names):
     counts.obs["type"] = counts.obs["type"].astype(object).replace(names).astype("category")

@@ -13,8 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
 from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._result import StoredCrossValidation, StoredMap, keys_in, read_result
-from centroid_encoder.tl._summary import summary
+from centroid_encoder.tl._result import StoredCrossValidation, read_result
 
 NAMES = ["b", "a", "c"]
 """Categories in an order that is not alphabetical."""
@@ -68,29 +67,6 @@ class TestOrderOfClasses:
         assert names(validated.classes, cells.own) == labels
         assert names(validated.classes, cells.predicted) == adata.obs["ce_cv_label"].tolist()
 
-    def test_a_class_that_is_not_a_category_keeps_its_place(self, adata):
-        selection = adata[adata.obs["cell_type"] != "a"].copy()
-        assert read_result(selection, "ce").classes.tolist() == ["a", "b", "c"]
-        adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
-        assert read_result(adata, "ce").classes.tolist() == ["a", "b", "c"]
-
-
-def test_held_out_cells_are_read_without_a_cross_validation(adata):
-    del adata.uns["ce_cv"]
-    cells, test = read_held_out(adata, "ce"), adata.obs["ce_split"] == "test"
-    assert (cells.words, cells.quality["n"]) == ("held-out cells", 18)
-    assert_array_equal(cells.rows, np.flatnonzero(test))
-    classes = read_result(adata, "ce").classes
-    assert names(classes, cells.own) == adata.obs["cell_type"][test].tolist()
-    assert_array_equal(cells.confidence, adata.obs["ce_confidence"][test])
-    assert len(read_held_out(adata[:40], "ce").own) == test[:40].sum()
-
-
-def test_the_permutation_test_can_be_missing(adata):
-    del adata.uns["ce_cv"]["permutation"]
-    assert StoredCrossValidation.read(adata, "ce").permutation is None
-    assert not any("shuffled" in sentence for sentence in summary(adata, "ce"))
-
 
 @pytest.mark.parametrize(
     ("name", "change", "words"),
@@ -109,15 +85,3 @@ def test_a_damaged_result_is_an_error(adata, name, change, words):
     with pytest.raises(ValueError, match=rf"uns\['{name}'\] is damaged") as caught:
         read_result(adata, "ce") if name == "ce" else read_held_out(adata, "ce")
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("other", ["text of another program", {"params": {}}, 3])
-def test_an_entry_of_another_program_is_not_a_result(adata, other):
-    adata.uns["ce"] = adata.uns["ce_cv"] = other
-    assert StoredMap.read(adata, "ce") is None
-    assert StoredCrossValidation.read(adata, "ce") is None
-
-
-def test_keys_are_found_by_their_columns():
-    columns = ["ce_split", "ce_label", "train_split", "k_split", "k_label", "ce_cv_label", 3]
-    assert keys_in(columns) == ["ce", "k"]

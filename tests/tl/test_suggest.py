@@ -119,13 +119,6 @@ def test_storage_does_not_matter(labelled, with_map):
     assert queue.index.tolist() == again.index.tolist()
 
 
-def test_does_not_change_the_cells(labelled):
-    before = labelled.copy()
-    ce.tl.suggest(labelled, image_key="image")
-    assert_frame_equal(before.obs, labelled.obs)
-    assert before.uns.keys() == labelled.uns.keys()
-
-
 def test_another_label_column_than_that_of_the_map(labelled):
     adata = labelled.copy()
     adata.obs["since"] = adata.obs["truth"].where(np.arange(300) < 250)
@@ -158,10 +151,3 @@ def test_errors(labelled):
         ce.tl.suggest(labelled, image_key="imag")
     with pytest.raises(ValueError, match="n must be at least 1"):
         ce.tl.suggest(labelled, n=0)
-
-
-def test_cells_are_suggested_even_if_all_probabilities_are_1() -> None:
-    points = np.random.default_rng(0).normal(size=(50, 3))
-    sure = np.ones(50, dtype=np.float32)
-    rows = suggestion.unsure(points, sure, np.zeros(50, dtype=np.intp), 5, 0)
-    assert len(set(rows.tolist())) == 5

@@ -104,15 +104,6 @@ def test_only_features_of_the_map_are_listed_and_gaps_are_filled(make_cells):
     assert table.drop(columns="value").notna().all(axis=None)
 
 
-def test_the_variables_are_listed_for_a_map_of_principal_components(make_cells):
-    cells = make_cells()
-    cells.obsm["X_pca"] = cells.X[:, :4] * 2
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, device="cpu")
-    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=model, progress=False)
-    table = ce.tl.telling_features(cells, "cell0", n_features=3)
-    assert set(table.index) <= set(cells.var_names)
-
-
 def test_the_sample_of_a_large_class_is_always_the_same(make_cells):
     cells = make_cells(n_classes=2, n_obs=2 * MAX_CELLS + 400, distance=0.5)
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=2, device="cpu")
