@@ -195,6 +195,16 @@ def test_only_the_last_selection_is_compared_and_one_cell_is_not(widget, qtbot):
     qtbot.waitUntil(widget.cells.why.isVisible)
 
 
+def test_other_cells_in_the_table_clear_the_sets(widget, mapped):
+    panel = widget.cells.effects
+    lasso(widget, PLANTED)
+    panel.set_buttons["A"].click()
+    mapped._inplace_subset_obs(np.arange(120)[::-1])
+    panel.set_buttons["B"].click()
+    assert panel.sets == {}
+    assert "other cells" in widget.message.text()
+
+
 def test_large_groups_are_sampled_and_features_of_a_table_without_a_map_are_compared(
     make_cells, monkeypatch
 ):
