@@ -172,6 +172,12 @@ print(*{HEAVY} & set(sys.modules))
     assert done.stdout.strip() == done.stderr == ""
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    command = [sys.executable, "-m", "centroid_encoder", "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "Exit status" in done.stdout
+
+
 # rank-features
 
 
@@ -534,3 +540,11 @@ def test_a_signal_ends_a_command_without_new_files(number: signal.Signals, folde
     assert working.returncode == 128 + number
     assert "Traceback" not in rest
     assert os.listdir() == ["in.h5ad"]
+
+
+def test_colors_that_ingest_deletes_are_not_in_the_output(results: Path, tmp_path: Path) -> None:
+    adata = ad.read_h5ad(results)
+    adata.uns["ce_label_colors"] = ["#ff0000", "#00ff00", "#0000ff", "#bebebe"]
+    adata.write_h5ad(tmp_path / "q.h5ad")
+    run("ingest", tmp_path / "q.h5ad", "--reference", results, "-o", tmp_path / "new.h5ad")
+    assert set(ad.read_h5ad(tmp_path / "new.h5ad").uns) == {"ce", "ce_cv", "feature_panel"}

@@ -228,3 +228,18 @@ def test_counts_are_recognised() -> None:
     assert not looks_whole(np.log1p(X), above=20)
     assert not looks_whole(X - 1, above=20)
     assert not looks_whole(np.minimum(X, 20), above=20)
+
+
+def test_ramps_are_piecewise_linear_between_quantiles() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.gamma(2, size=(400, 3))).float()
+    knots, share = features.ramp_knots(z), np.array([1.0, 0.5, 2.0])
+    assert_allclose(knots, np.quantile(z.numpy(), np.linspace(0, 1, 7), axis=0), rtol=1e-5)
+    axes = torch.diag(torch.tensor(share)).float()[None]
+    inputs = features.on_axes(z, axes, knots).numpy()
+    ramps = inputs[:, 3:].reshape(400, 6, 3)
+    for j in range(3):
+        height = share[j] * float(knots[5, j] - knots[1, j]) / 1.93
+        for i in range(6):
+            rising = np.interp(z[:, j], knots[i : i + 2, j], [-height / 2, height / 2])
+            assert_allclose(ramps[:, i, j], rising, atol=1e-5)

@@ -215,3 +215,12 @@ def test_the_first_frame_does_not_separate_classes_of_noise() -> None:
     )
     embedding, centers = frames[0]
     assert (nearest_center(embedding, centers) == codes).mean() < 0.45
+
+
+def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) -> None:
+    known, novelty = codes >= 0, voronoi.fit.novelty()
+    assert_array_equal(novelty[~known], voronoi.model.novelty(X)[~known])
+    # The rows that novelty was learned from are scored by each other.
+    assert novelty[known].mean() == pytest.approx(0.5, abs=0.01)
+    few = np.where(np.arange(N) < 10, codes, -1)
+    assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()

@@ -17,6 +17,7 @@ from centroid_encoder.core import quality
 from centroid_encoder.core.quality import (
     input_neighbors,
     knn_predict,
+    misplacement_depth,
     nearest_center,
     no_better_than,
     permutation_p_value,
@@ -115,3 +116,11 @@ def test_p_value_includes_the_observed_error() -> None:
     found = [permutation_p_value(error, null) for error in (0.1, 0.6, 0.9)]
     assert found == pytest.approx([1 / 5, 3 / 5, 1])
     assert permutation_p_value(0.1, np.empty(0)) == 1
+
+
+def test_depth_is_a_ratio_of_distances_and_above_zero() -> None:
+    found = np.array([0, 1, 3, 2.5, 0, 1, 2], np.float32)
+    own = np.array([5.0, 4, 4, 10, 0, 1, 1.9999999])
+    depth = misplacement_depth(found, own)
+    np.testing.assert_allclose(depth, [1, 0.75, 0.25, 0.75, 0, 0, 0], atol=1e-12)
+    assert (depth > 0).all()

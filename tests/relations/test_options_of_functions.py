@@ -83,6 +83,12 @@ def test_options_of_images_need_images(option, value):
     ce.tl.measure(labels, {"two": image}, progress=False, **{option: value})
 
 
+def test_dots_per_inch_need_a_file(mapped, unchanged):
+    with unchanged(mapped):
+        error = refused(ce.pl.history, mapped, show=False, dpi=300)
+    assert str(error) == "dpi=300 has no effect without save"
+
+
 @pytest.mark.parametrize(
     ("option", "color"), [({"layer": "log"}, None), ({"use_raw": True}, "donor")]
 )

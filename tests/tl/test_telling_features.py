@@ -142,3 +142,12 @@ def test_classes_may_be_numbers(trained):
     table = ce.tl.telling_features(trained, classes=1)
     assert set(table["class"]) == {1}
     assert set(table["other"]) == {"rest"}
+
+
+def test_the_variables_are_listed_for_a_map_of_principal_components(make_cells):
+    cells = make_cells()
+    cells.obsm["X_pca"] = cells.X[:, :4] * 2
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, device="cpu")
+    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=model, progress=False)
+    table = ce.tl.telling_features(cells, "cell0", n_features=3)
+    assert set(table.index) <= set(cells.var_names)
