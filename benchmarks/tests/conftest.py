@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-RIVALS = {"cebra", "minisom", "openTSNE", "pacmap", "pytorch_metric_learning"}
+RIVALS = {"cebra", "minisom", "openTSNE", "pacmap", "pytorch_metric_learning", "skactiveml"}
 
 
 @pytest.fixture
