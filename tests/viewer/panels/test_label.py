@@ -87,6 +87,11 @@ def test_the_keys_serve_whatever_layer_is_active(label, strike, table, viewer):
         strike(KEY.Key_2)
         assert given(table)[f"cell{i}"] == "b"
         assert all(str(one.mode) == mode for one, mode in before)
+    # The lasso in the image is a layer, too.
+    widget.map.canvas.buttons["lasso"].click()
+    widget.select(np.array([9]))
+    strike(KEY.Key_2)
+    assert given(table)["cell9"] == "b"
 
 
 def test_keys_are_those_of_napari_while_labels_are_painted(label, strike, viewer, table):

@@ -14,6 +14,8 @@ from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QKeyEvent
 from qtpy.QtWidgets import QWidget
 
+from centroid_encoder.viewer.data.tables import is_drawn
+
 Act = Callable[[], object]
 
 
@@ -115,7 +117,8 @@ class Keys(QObject):
         if active is not None:
             active.events.mode.connect(self._on_active)
             self._followed = active
-            if str(active.mode) != "pan_zoom":
+            # The lasso of the widget leaves the keys to the labels.
+            if str(active.mode) != "pan_zoom" and not is_drawn(active):
                 return
         # napari looks for a key in the active layer first, and that need not be the layer of cells.
         for place in (self._viewer, *((active,) if isinstance(active, Layer) else ())):
