@@ -104,6 +104,16 @@ def put(file: h5py.File, name: str, value: Any) -> None:
     file[name] = value
 
 
+def virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout((120, 2), "f4")
+    layout[:] = h5py.VirtualSource("other.h5", "a", (120, 2))
+    file.create_virtual_dataset("obsm/a", layout)
+
+
+def external(file: h5py.File) -> None:
+    file.create_dataset("obsm/a", (120, 2), "f4", external=[("numbers.bin", 0, 960)])
+
+
 DAMAGED: dict[str, tuple[Edit, str]] = {
     "kind of the file": (attribute("/", "encoding-type", "x"), "damaged, incomplete"),
     "kind of X": (attribute("X", "encoding-type", "x"), "damaged, incomplete"),
@@ -123,6 +133,8 @@ DAMAGED: dict[str, tuple[Edit, str]] = {
     "loop": (lambda file: put(file, "uns/self", file["uns"]), "is a link"),
     "loop of layers": (lambda file: put(file, "layers/self", file["layers"]), "is a link"),
     "link": (lambda file: put(file, "uns/a", h5py.SoftLink("/b")), "/uns/a is a link"),
+    "numbers in another file": (external, "/obsm/a is a link"),
+    "numbers of another file": (virtual, "/obsm/a is a link"),
 }
 
 
