@@ -243,3 +243,17 @@ def test_ramps_are_piecewise_linear_between_quantiles() -> None:
         for i in range(6):
             rising = np.interp(z[:, j], knots[i : i + 2, j], [-height / 2, height / 2])
             assert_allclose(ramps[:, i, j], rising, atol=1e-5)
+
+
+def test_ramps_have_no_steps_where_many_values_are_equal() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(np.stack([np.maximum(rng.normal(size=300), 0), rng.normal(size=300)], 1))
+    z = z.float()
+    knots = features.ramp_knots(z)
+    assert torch.diff(knots, dim=0).min() >= 0.0499
+    assert_allclose(knots[:, 1], np.quantile(z[:, 1], np.linspace(0, 1, 7)), atol=1e-5)
+    # Four of the quantiles are 0.
+    assert_allclose(knots[:4, 0].mean(), 0, atol=1e-6)
+    axes = torch.eye(2)[None]
+    moved = features.on_axes(z + 1e-6, axes, knots) - features.on_axes(z, axes, knots)
+    assert moved.abs().max() < 1e-4

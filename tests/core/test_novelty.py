@@ -189,9 +189,10 @@ def test_estimates_are_expectations_of_a_normal_distribution() -> None:
     x[gaps] = np.nan
     found = model.estimated(x, gaps, standardizer)
     # The covariance of the z-scores in the model: the axes, and the same noise in all features.
-    variance, d = model.reference.var(axis=0), x.shape[1]
-    noise = max(1 - variance.sum() / d, 0.05)
-    covariance = (model.axes * variance) @ model.axes.T + noise * np.eye(d)
+    variance, (d, K) = model.reference.var(axis=0), model.axes.shape
+    noise = max((d - variance.sum()) / (d - K), 0.05)
+    covariance = (model.axes * np.maximum(variance - noise, 1e-6)) @ model.axes.T
+    covariance += noise * np.eye(d)
     center = model.axes @ model.offset
     z = np.clip((x - standardizer.mean) / standardizer.scale, -10, 10)
     for row, there in enumerate(~gaps):

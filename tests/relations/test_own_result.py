@@ -95,7 +95,10 @@ def test_a_cell_with_too_many_gaps_is_unassigned(reference, query, caplog) -> No
     found = results(adata, reference)
     assert (found["ce_label"] == "unassigned").tolist() == [False, True, True] + 197 * [False]
     assert found["ce_novelty"].isna().tolist() == [False, True, True] + 197 * [False]
-    assert "2 cells lack more of the map's features than max_missing=0.2 allows" in caplog.text
+    assert (
+        "2 cells are unassigned: they lack more of the map's features than max_missing=0.2"
+        in caplog.text
+    )
     # A cell without any value has no class in any case.
     found = results(adata, reference, max_missing=1)
     assert (found["ce_label"] == "unassigned").tolist() == [False, False, True] + 197 * [False]

@@ -187,6 +187,8 @@ def test_a_cross_validation_chooses_in_each_fold() -> None:
         ({"neighbors_key": "neighbors"}, "without use_unlabeled"),
         ({"use_unlabeled": True, "neighbors_key": "neighbours"}, "no 'neighbours'"),
         ({"use_unlabeled": "goood"}, "no column 'goood'"),
+        ({"use_unlabeled": 1}, "must be True, False or the name"),
+        ({"use_unlabeled": "truth"}, "never is"),
     ],
 )
 def test_options_without_effect_are_errors(options: Any, words: str) -> None:

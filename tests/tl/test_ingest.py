@@ -244,6 +244,23 @@ class TestNames:
         ingest(some, known)
         assert_allclose(some.obsm["X_ce"], ingest(new, known, copy=True).obsm["X_ce"], atol=1e-5)
 
+    def test_other_features_are_ignored_and_all_cannot_be_missing(self, known, new, ingest):
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, max_features=3, n_networks=1)
+        ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
+        used = ce.tl.fitted_model(known).feature_weights_ > 0
+        other = AnnData(np.full((new.n_obs, 1), np.nan), obs=new.obs)
+        other.var_names = ["other"]
+        some = ad.concat([other, new[:, used]], axis=1, merge="same")
+        ingest(some, known)
+        assert_allclose(some.obsm["X_ce"], ingest(new, known, copy=True).obsm["X_ce"], atol=1e-5)
+        with pytest.raises(ValueError, match="lacks 3 of the 3 features"):
+            ingest(new[:, ~used].copy(), known, missing="estimate", max_missing=1)
+        gaps = new.copy()
+        gaps.X[4, used] = np.nan
+        ingest(gaps, known, missing="estimate", max_missing=1)
+        assert gaps.obs["ce_label"].iloc[4] == "unassigned"
+        assert np.isnan(gaps.obsm["X_ce"]).all(axis=1).sum() == 1
+
     @pytest.mark.filterwarnings("ignore:Variable names are not unique:UserWarning")
     def test_a_name_that_occurs_twice_is_an_error(self, known, new, ingest):
         with pytest.raises(ValueError, match="the name 'gene0' more than once"):

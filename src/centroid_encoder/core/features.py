@@ -19,6 +19,7 @@ from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chu
 Scale = Literal["supervised", "feature", "global"]
 
 N_RAMPS = 6
+LEAST_STEP = 0.05  # smallest distance of two knots, in standard deviations
 OF_DISCRIMINANT = 0.5
 """Standard deviation within the classes along a discriminant axis."""
 NONE: Codes = np.empty(0, dtype=np.intp)
@@ -237,8 +238,16 @@ def discriminant_axes(z: Tensor, share: NDArray[np.float64], codes: Codes, n: in
 
 
 def ramp_knots(z: Tensor) -> Tensor:
-    """(N_RAMPS + 1, k) quantiles of (s, k) standardised rows, between which the ramps rise."""
-    return torch.quantile(z, torch.linspace(0, 1, N_RAMPS + 1, device=z.device), dim=0)
+    """(N_RAMPS + 1, k) quantiles of (s, k) standardised rows, between which the ramps rise.
+
+    Equal quantiles, such as those of many zeros, are drawn apart: at a step, a rounding error would
+    change an input of the network.
+    """
+    knots = torch.quantile(z, torch.linspace(0, 1, N_RAMPS + 1, device=z.device), dim=0)
+    least = LEAST_STEP * torch.arange(N_RAMPS + 1, device=z.device)[:, None]
+    above = (knots - least).cummax(dim=0).values + least
+    below = (knots - least).flip(0).cummin(dim=0).values.flip(0) + least
+    return (above + below) / 2
 
 
 def _ramps(z: Tensor, knots: Tensor) -> Tensor:

@@ -131,9 +131,9 @@ class Novelty:
         Bishop 1999) of the training samples.
         """
         axes, center = self.axes.astype(np.float64), self.axes @ self.offset
-        variance = self.reference.var(axis=0).astype(np.float64)
-        noise = max(1 - variance.sum() / len(axes), LEAST_NOISE)
-        prior = noise * np.diag(1 / np.maximum(variance, 1e-6))
+        variance, (d, K) = self.reference.var(axis=0).astype(np.float64), axes.shape
+        noise = max((d - variance.sum()) / max(d - K, 1), LEAST_NOISE)
+        prior = noise * np.diag(1 / np.maximum(variance - noise, 1e-6))
         filled = np.where(gaps, standardizer.mean, X)
         away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
         in_all = gaps.all(axis=0)

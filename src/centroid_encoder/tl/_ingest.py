@@ -19,7 +19,13 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _read, _result
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
-from centroid_encoder.tl._new_cells import NewCells, Placed, placed_chunks, read_new_cells
+from centroid_encoder.tl._new_cells import (
+    MAX_MISSING,
+    NewCells,
+    Placed,
+    placed_chunks,
+    read_new_cells,
+)
 from centroid_encoder.tl._read import logger
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
@@ -41,7 +47,7 @@ def ingest(
     use_rep: str | None = None,
     use_raw: bool = False,
     missing: MissingFeatures = "error",
-    max_missing: float = 0.2,
+    max_missing: float = MAX_MISSING,
     min_confidence: float = 0.0,
     max_novelty: float = 1.0,
     key_added: str | None = None,
@@ -166,7 +172,7 @@ def ingest(
     """
     del progress, copy  # `from_job` uses them.
     _read.check_choice("missing", missing, MissingFeatures)
-    if missing != "estimate" and max_missing != 0.2:
+    if missing != "estimate" and max_missing != MAX_MISSING:
         text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
         raise InputError(text, parameter="max_missing")
     shares = {"max_missing": max_missing, "min_confidence": min_confidence}
@@ -247,8 +253,8 @@ class Ingestion(Job):
         classes = pd.Index(model.classes_.tolist())
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
-            text = f"{n_unusable} cells lack more of the map's features than max_missing="
-            text = f"{text}{self._cells.max_missing} allows: they are unassigned"
+            text = f"{n_unusable} cells are unassigned: they lack more of the map's features than"
+            text = f"{text} max_missing={self._cells.max_missing} allows, or have no value"
             if self._missing == "drop":
                 text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
             self.notices.append(text)

@@ -23,6 +23,8 @@ Placed = NDArray[np.float32]
 
 BLOCKS = 64
 """Chunks of a dask array that are computed before the next check for Stop."""
+MAX_MISSING = 0.2
+"""Default share of the features that may be missing."""
 ESTIMATE = 'pass missing="estimate" to estimate them from the other values of each cell'
 
 
@@ -78,15 +80,17 @@ class NewCells:
 
         `x` has rows of the matrix, from `start` on.
         """
-        absent = np.empty(0, dtype=np.intp)
+        names = getattr(self.model, "feature_names_in_", None)
+        found, absent = x, np.empty(0, dtype=np.intp)
         if self.index is not None:
-            x, absent = x[:, np.maximum(self.index, 0)], np.flatnonzero(self.index < 0)
-        n_gaps = count_gaps(x)
+            there, absent = self.index >= 0, np.flatnonzero(self.index < 0)
+            found, names = x[:, self.index[there]], None if names is None else names[there]
+            x = x[:, np.maximum(self.index, 0)] if len(absent) else found
+        n_gaps = count_gaps(found)
         if self.max_missing is None and n_gaps.any():
             stop = start + len(n_gaps)
-            names = getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
-            text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
+            text = describe_gaps(found, n_gaps, where, self.obs_names[start:stop], names)
             raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
         if not n_gaps.any() and not len(absent):
             return x, np.zeros(x.shape[0], dtype=bool)
@@ -100,7 +104,7 @@ class NewCells:
             filled = novelty.estimated(dense, gaps, standardizer)
         share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
         allowed = 1 if self.max_missing is None else self.max_missing
-        return filled, (share > allowed) | gaps.all(axis=1)
+        return filled, (share > allowed) | (share == 1)
 
 
 def read_new_cells(
@@ -145,12 +149,16 @@ def read_new_cells(
         text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
         raise InputError(text)
     lacking = len(absent) / used.sum()
+    if lacking == 1:
+        raise InputError(text)
     if not max_missing:
-        raise InputError(f"{text} ({lacking:.0%}); {ESTIMATE}", parameter="missing")
+        also = ", and a larger max_missing" if lacking > MAX_MISSING else ""
+        raise InputError(f"{text} ({lacking:.0%}); {ESTIMATE}{also}", parameter="missing")
     if lacking > max_missing:
         text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
         raise InputError(text, parameter="max_missing")
-    return cells, [*notices, f"{text}; they are estimated from the others"]
+    text = f"{text}; they are estimated from the others, which confidence does not allow for"
+    return cells, [*notices, text]
 
 
 def _chunks(X: Any) -> Iterator[slice]:

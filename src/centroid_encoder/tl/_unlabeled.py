@@ -50,7 +50,10 @@ def read_unlabeled(
     neighbors_key: str | None,
 ) -> Unlabeled | None:
     """Return the unlabelled cells if they are to be used; check that they can be."""
-    if use_unlabeled is False:
+    if not isinstance(use_unlabeled, bool | np.bool_ | str):
+        text = "use_unlabeled must be True, False or the name of a column of obs"
+        raise InputError(f"{text}; got {use_unlabeled!r}", "use_unlabeled")
+    if not use_unlabeled:
         if neighbors_key is not None:
             text = f"neighbors_key={neighbors_key!r} has no effect without use_unlabeled=True"
             raise InputError(text, "neighbors_key")
@@ -64,6 +67,9 @@ def read_unlabeled(
     if isinstance(use_unlabeled, str):
         column = obs_column(adata, use_unlabeled, "use_unlabeled")
         allowed = column.isin([True]).to_numpy()[kept]
+        if not allowed.any():
+            text = f"obs[{use_unlabeled!r}] must be True for the cells that may help, and never is"
+            raise InputError(text, "use_unlabeled")
     if not (allowed & (codes < 0)).any():
         raise InputError(
             "use_unlabeled needs cells without a label, and there are none", "use_unlabeled"
@@ -78,7 +84,10 @@ def read_unlabeled(
             text = f"obsp has no {name!r}, which uns[{neighbors_key!r}] names"
             raise MissingKeyError(text, "neighbors_key")
         graph = sparse.csr_array(adata.obsp[name])[kept][:, kept]
+        if not np.isfinite(graph.data).all() or (graph.data < 0).any():
+            text = f"obsp[{name!r}] must have finite weights of at least 0"
+            raise InputError(text, "neighbors_key")
     groups = None if cells.groups is None else cells.groups[kept]
-    params = {"use_unlabeled": use_unlabeled}
+    params = {"use_unlabeled": str(use_unlabeled) if isinstance(use_unlabeled, str) else True}
     params |= {} if neighbors_key is None else {"neighbors_key": neighbors_key}
     return Unlabeled(codes, allowed, groups, graph, params)
