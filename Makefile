@@ -36,7 +36,7 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 PYTEST = OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(WARN)
 
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
-	@echo 'Running the quick tests, about four minutes on two cores, less on more. A dot is a test that'
+	@echo 'Running the quick tests, about five minutes on two cores, less on more. A dot is a test that'
 	@echo 'passed; F or E is one that failed, and what went wrong is printed at the end.'
 	@$(PYTEST) -m "not slow" $(ARGS)
 
