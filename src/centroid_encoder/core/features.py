@@ -19,7 +19,7 @@ from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chu
 Scale = Literal["supervised", "feature", "global"]
 
 N_RAMPS = 6
-LEAST_STEP = 0.05  # smallest distance of two knots, in standard deviations
+LEAST_STEP = 0.05  # smallest distance of two knots, relative to that of the outer quantiles
 OF_DISCRIMINANT = 0.5
 """Standard deviation within the classes along a discriminant axis."""
 NONE: Codes = np.empty(0, dtype=np.intp)
@@ -244,7 +244,8 @@ def ramp_knots(z: Tensor) -> Tensor:
     change an input of the network.
     """
     knots = torch.quantile(z, torch.linspace(0, 1, N_RAMPS + 1, device=z.device), dim=0)
-    least = LEAST_STEP * torch.arange(N_RAMPS + 1, device=z.device)[:, None]
+    step = (LEAST_STEP * (knots[-2] - knots[1])).clamp_min(1e-3)
+    least = step * torch.arange(N_RAMPS + 1, device=z.device)[:, None]
     above = (knots - least).cummax(dim=0).values + least
     below = (knots - least).flip(0).cummin(dim=0).values.flip(0) + least
     return (above + below) / 2
