@@ -1,6 +1,7 @@
 """How far the choices get that the paper leaves open.
 
     python -m benchmarks.paper letter landsat sonar
+    python -m benchmarks.paper letter --splits 3
 
 For the first five splits of an experiment, prints 5-NN errors of test samples in percent: of the
 recipe; with learning rate, batch size and weight decay chosen by cross-validation in the training
@@ -56,14 +57,14 @@ def chosen(name: str, X: NDArray[Any], y: NDArray[Any], seed: int) -> dict[str, 
     return settings[int(np.argmin(errors))]
 
 
-def run(name: str) -> None:
-    """Print the errors of an experiment."""
+def run(name: str, n_splits: int) -> None:
+    """Print the errors of an experiment in its first splits."""
     rows: dict[str, list[float]] = {}
 
     def add(title: str, found: float) -> None:
         rows.setdefault(title, []).append(100 * found)
 
-    for seed in range(N_SPLITS):
+    for seed in range(n_splits):
         data: Data = EXPERIMENTS[name].run(seed)
         add("the recipe", error(name, data, seed))
         best = chosen(name, *data[:2], seed)
@@ -84,5 +85,7 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiments", nargs="+", choices=("letter", "landsat", "sonar"))
-    for name in parser.parse_args().experiments:
-        run(name)
+    parser.add_argument("--splits", type=int, default=N_SPLITS)
+    arguments = parser.parse_args()
+    for name in arguments.experiments:
+        run(name, arguments.splits)

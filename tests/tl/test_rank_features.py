@@ -210,7 +210,8 @@ def test_why_there_are_no_p_values(mapped, group_key, groupby, reason):
 @pytest.fixture(params=["voronoi", "bottleneck"])
 def fitted(request, make_cells):
     cells = make_cells(n_obs=90)
-    model = ce.CentroidEncoder(placement=request.param, hidden=(16,), max_epochs=8, device="cpu")
+    params = {"hidden": (16,), "max_epochs": 8, "device": "cpu", "random_state": 0}
+    model = ce.CentroidEncoder(placement=request.param, **params)
     return model.fit(cells.X, cells.obs["cell_type"]).fitted_map, cells
 
 
@@ -223,8 +224,9 @@ def test_contributions_add_up_to_the_margin_and_are_those_of_captum(fitted):
     def margin(z):
         return margins(map_, map_.inputs_of(z), 0, [1, 2])
 
-    change = margin(z) - margin(baseline[None])
-    assert_allclose(found.sum(axis=1), change.detach(), rtol=0.03, atol=0.05)
+    change = (margin(z) - margin(baseline[None])).detach()
+    # Kinks of the ramps are integrated inexactly.
+    assert_allclose(found.sum(axis=1), change, atol=float(0.03 * change.abs().max()))
     oracle = IntegratedGradients(margin).attribute(z, baseline.expand_as(z), n_steps=300)
     assert_allclose(found, oracle.detach(), atol=0.05 * oracle.abs().max())
     with torch.no_grad():
