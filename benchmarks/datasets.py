@@ -175,6 +175,13 @@ def letter() -> Data:
     return table[:, 1:].astype(np.float64), table[:, 0]
 
 
+SOILS = {
+    1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
+    5: "vegetation stubble", 7: "very damp grey soil",
+}  # fmt: skip
+"""Names of the classes of Landsat."""
+
+
 def landsat() -> Data:
     """Return 6,435 samples with 36 features and six kinds of soil."""
     table = np.vstack([np.loadtxt(data_path(f"landsat/sat.{part}")) for part in ("trn", "tst")])

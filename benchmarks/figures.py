@@ -30,10 +30,6 @@ from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import REGION_ALPHA
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
-SOILS = {
-    1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
-    5: "vegetation stubble", 7: "very damp grey soil",
-}  # fmt: skip
 
 
 def mnist() -> None:
@@ -46,7 +42,7 @@ def mnist() -> None:
 def landsat() -> None:
     """Draw the training and test samples of Landsat, as published."""
     X, y = datasets.landsat()
-    names = np.array([SOILS[code] for code in y])
+    names = np.array([datasets.SOILS[code] for code in y])
     two_panels("landsat", X[:4435], names[:4435], X[4435:], names[4435:], np.arange(4435))
 
 

@@ -47,10 +47,6 @@ CE = "centroid-encoder"
 RIVALS = classical.SUPERVISED | classical.UNSUPERVISED
 ALONE = {"t-SNE": TSNE, "Laplacian eigenmaps": SpectralEmbedding}
 """Methods that embed the test samples alone, since they place no new samples."""
-SOILS = {
-    1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
-    5: "vegetation stubble", 7: "very damp grey soil",
-}  # fmt: skip
 NAMES = {"train": "training samples", "test": "test samples"}
 Arrays = dict[str, NDArray[Any]]
 """``train``, ``test``: (n, 2) places; ``y``, ``y_test``: (n,) labels; ``centers``: (M, 2)."""
@@ -225,7 +221,7 @@ def landsat() -> None:
     figure, axes = sheet(2, 2, 5.5)
     for row, method in zip(axes.reshape(2, 2), (CE, "supervised UMAP"), strict=True):
         found = places("landsat", method)
-        names = [SOILS[code] for code in np.unique(found["y"])]
+        names = [datasets.SOILS[code] for code in np.unique(found["y"])]
         title = f"{method}: {error(found):.1f} %"
         for ax, part, y in zip(row, ("train", "test"), ("y", "y_test"), strict=True):
             of_panel = found[part], found[y], found["centers"], names
