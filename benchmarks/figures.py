@@ -150,19 +150,28 @@ CUT = 900, 300, 120, 60, 12, 6, 4, 3
 """Numbers of cells of the cut classes, the largest class first."""
 
 
-def sizes() -> None:
-    """Draw pbmc3k with all cells, and with few cells of some classes."""
-    whole = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
-    whole = whole[whole.obs["classified"].notna()].copy()
+def cut_blood() -> ad.AnnData:
+    """Return pbmc3k with few cells of some classes."""
+    whole = _blood()
     rng = np.random.default_rng(0)
     names = whole.obs["classified"].value_counts().index[: len(CUT)]
     rows = [
         rng.permutation(np.flatnonzero(whole.obs["classified"] == name))[:n]
         for name, n in zip(names, CUT, strict=True)
     ]
-    cut = whole[np.sort(np.concatenate(rows))].copy()
+    return whole[np.sort(np.concatenate(rows))].copy()
+
+
+def _blood() -> ad.AnnData:
+    """Return the cells of pbmc3k that have a label."""
+    whole = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    return whole[whole.obs["classified"].notna()].copy()
+
+
+def sizes() -> None:
+    """Draw pbmc3k with all cells, and with few cells of some classes."""
     figure, axes = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained")
-    for adata, ax in zip((whole, cut), axes, strict=True):
+    for adata, ax in zip((_blood(), cut_blood()), axes, strict=True):
         ce.tl.centroid_encoder(adata, "classified", test_size=0, progress=False)
         ce.pl.voronoi(adata, ax=ax, legend_loc="on data", show=False, save=False)
         ax.set_title(f"n = {adata.n_obs:,}")

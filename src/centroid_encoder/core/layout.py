@@ -71,8 +71,9 @@ class Layout:
         share = (rankdata(far) / len(far) + (far - far.min()) / max(np.ptp(far), 1e-9)) / 2
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = (room[i] + room[j]) / 2 + np.linalg.norm(room) * share
-        circle = _circle(np.square(room), n_components)
-        positions = _multidimensional_scaling(wanted + wanted.T, circle)
+        positions = _multidimensional_scaling(
+            wanted + wanted.T, _circle(np.square(room), n_components)
+        )
         if n_components == 1:
             # Scaling to one dimension has many local minima; use only the order of its result.
             order = positions.argsort(axis=0, kind="stable")[:, 0]
@@ -80,7 +81,7 @@ class Layout:
             positions[order, 0] = np.append(0, np.cumsum(steps))
         apart, near = (np.asarray(x)[:, 1] for x in KDTree(positions).query(positions, k=2))
         size = np.median(apart / ((room + room[near]) / 2))
-        return cls(_turned(positions / size, circle, np.square(room)))
+        return cls((positions - positions.mean(axis=0)) / size)
 
     @cached_property
     def step_factors(self) -> Doubles:
@@ -191,20 +192,13 @@ def _circle(arcs: Doubles, n_components: int) -> Doubles:
     return np.hstack(waves[:n_components]) if n_components > 1 else angles - np.pi
 
 
-def _turned(points: Doubles, target: Doubles, weights: Doubles) -> Doubles:
-    """Turn, mirror and project (M, k) points onto an (M, m) target, with (M,) weights."""
-    centered = points - np.average(points, axis=0, weights=weights)
-    crossed = (weights[:, None] * centered).T @ target
-    left, _, right = np.linalg.svd(crossed, full_matrices=False)
-    return np.asarray(centered @ left @ right)
-
-
 def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
     """(M, m) points whose distances are close to the (M, M) wanted ones.
 
     They are found by SMACOF (de Leeuw 1977). It starts from the first m + 1 axes of classical
-    scaling, projected onto a target of (M, m) points. The wanted distances have more than one good
-    solution; this start finds the same one from other samples of the same classes.
+    scaling, turned, mirrored and projected onto a target of (M, m) points (Procrustes analysis).
+    There are several good solutions, and each can be turned and mirrored; this start finds the same
+    one from other samples of the same classes.
     """
     from sklearn.manifold import smacof
 
@@ -214,6 +208,6 @@ def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
     values, vectors = eigh(products, subset_by_index=[max(n - m - 1, 0), n - 1])
     axes = np.zeros((n, max(m, len(values))))
     axes[:, : len(values)] = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
-    start = _turned(axes, target, np.ones(n))
+    left, _, right = np.linalg.svd(axes.T @ target, full_matrices=False)
     options = {"n_init": 1, "max_iter": 500, "eps": 1e-6, "normalized_stress": False}
-    return np.asarray(smacof(wanted, n_components=m, init=start, **options)[0])
+    return np.asarray(smacof(wanted, n_components=m, init=axes @ left @ right, **options)[0])
