@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import orthogonal_procrustes
+from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.special import softmax
+from scipy.stats import rankdata
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -268,20 +270,21 @@ def blood() -> tuple[np.ndarray, np.ndarray]:
 
 class TestLayoutOfCells:
     def test_halves_of_the_cells_have_one_layout(self) -> None:
-        """In any order of the classes; rarely, one half is mirrored."""
+        """In any order of the classes; rarely, one half is turned or mirrored."""
         X, y = blood()
         sizes, found = np.bincount(y), []
-        for seed in range(6):
+        for seed in range(12):
             rng = np.random.default_rng(seed)
             order, rows = rng.permutation(len(sizes)), rng.permutation(len(y))
             one, other = (laid_out(X[half], order[y[half]]) for half in np.array_split(rows, 2))
             found.append(difference(one, other, sizes[order.argsort()]))
         assert np.median(found) < 0.1
+        assert np.mean(found) < 0.2
 
     def test_a_class_of_three_cells_moves_the_others_little(self) -> None:
         X, y = blood()
         moved = []
-        for seed in range(1):
+        for seed in range(3):
             order = np.random.default_rng(seed).permutation(10)
             for rare in range(10):
                 z, others = order[y], order[y] != rare
@@ -290,7 +293,31 @@ class TestLayoutOfCells:
                 after = np.delete(laid_out(X[rows], z[rows]), rare, axis=0)
                 sizes = np.bincount(z)[np.arange(10) != rare]
                 moved.append(difference(before, after, sizes, turned=True))
-        assert np.median(moved) < 0.1
+        assert np.median(moved) < 0.05
+
+    @pytest.mark.parametrize("n_components", [2, 3])
+    def test_positions_have_the_least_stress(self, n_components: int) -> None:
+        """SciPy finds no better positions near them (formulas of docs/placement.md)."""
+        rng = np.random.default_rng(0)
+        centroids, noise = rng.normal(size=(12, 20)), rng.uniform(0.01, 0.3, 12)
+        room = rng.uniform(0.3, 2, 12)
+        room /= np.sqrt(np.square(room).mean())
+        raw = pdist(centroids, "sqeuclidean") / 20
+        i, j = np.triu_indices(12, 1)
+        far = np.maximum(raw - noise[i] - noise[j], raw / 4)
+        share = (rankdata(far) / 66 + (far - far.min()) / np.ptp(far)) / 2
+        wanted = (room[i] + room[j]) / 2 + np.sqrt(12) * share
+
+        def stress(points: np.ndarray) -> float:
+            squares = np.square(pdist(points.reshape(12, n_components)) - wanted)
+            return float((room[i] * room[j] * squares).sum())
+
+        found = Layout.fit(centroids, n_components, room, noise).positions
+        # The layout is scaled at the end.
+        sizes = np.linspace(0.3, 3, 2701)
+        found = found * sizes[np.argmin([stress(size * found) for size in sizes])]
+        best = minimize(stress, found.ravel())
+        assert stress(found) < 1.001 * best.fun
 
     @pytest.mark.parametrize("n_components", [1, 2, 3])
     def test_large_classes_have_more_room(self, n_components: int) -> None:

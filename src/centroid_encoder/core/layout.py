@@ -28,6 +28,8 @@ MIN_GAUGE = 0.1  # gauges are raised to this before odds are computed from a pla
 # Exponent of odds computed from a place: scatter makes them look more even. Without, it would be 1.
 ODDS_EXPONENT = 2.0
 DECIMALS = 5  # of a place; classes are about 1 apart
+MOST_STEPS = 500  # of SMACOF
+LEAST_GAIN = 1e-5  # share of the stress by which a step of SMACOF lowers it at least
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,8 @@ class Layout:
         share = (rankdata(far) / len(far) + (far - far.min()) / max(np.ptp(far), 1e-9)) / 2
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = (room[i] + room[j]) / 2 + np.linalg.norm(room) * share
-        positions = _multidimensional_scaling(
-            wanted + wanted.T, _circle(np.square(room), n_components)
-        )
+        circle = _circle(np.square(room), n_components)
+        positions = _multidimensional_scaling(wanted + wanted.T, room, circle)
         if n_components == 1:
             # Scaling to one dimension has many local minima; use only the order of its result.
             order = positions.argsort(axis=0, kind="stable")[:, 0]
@@ -192,16 +193,15 @@ def _circle(arcs: Doubles, n_components: int) -> Doubles:
     return np.hstack(waves[:n_components]) if n_components > 1 else angles - np.pi
 
 
-def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
+def _multidimensional_scaling(wanted: Doubles, weights: Doubles, target: Doubles) -> Doubles:
     """(M, m) points whose distances are close to the (M, M) wanted ones.
 
-    They are found by SMACOF (de Leeuw 1977). It starts from the first m + 1 axes of classical
-    scaling, turned, mirrored and projected onto a target of (M, m) points (Procrustes analysis).
-    There are several good solutions, and each can be turned and mirrored; this start finds the same
-    one from other samples of the same classes.
+    They are found by SMACOF (de Leeuw 1977). A pair has the product of two of the (M,) weights:
+    a class of few samples fits itself to the others, and moves them little. SMACOF starts from the
+    first m + 1 axes of classical scaling, turned, mirrored and projected onto a target of (M, m)
+    points (Procrustes analysis). There are several good solutions, and each can be turned and
+    mirrored; this start finds the same one from other samples of the same classes.
     """
-    from sklearn.manifold import smacof
-
     n, m = target.shape
     centering = np.eye(n) - 1 / n
     products = -0.5 * centering @ np.square(wanted) @ centering
@@ -209,5 +209,13 @@ def _multidimensional_scaling(wanted: Doubles, target: Doubles) -> Doubles:
     axes = np.zeros((n, max(m, len(values))))
     axes[:, : len(values)] = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
     left, _, right = np.linalg.svd(axes.T @ target, full_matrices=False)
-    options = {"n_init": 1, "max_iter": 500, "eps": 1e-6, "normalized_stress": False}
-    return np.asarray(smacof(wanted, n_components=m, init=axes @ left @ right, **options)[0])
+    points, stress = axes @ left @ right, np.inf
+    for _ in range(MOST_STEPS):
+        distances = cdist(points, points)
+        last, stress = stress, float(weights @ np.square(distances - wanted) @ weights)
+        if last - stress < LEAST_GAIN * stress:
+            break
+        # With such weights, the equations of a step have this solution; it needs no inverse.
+        pulls = wanted / np.maximum(distances, 1e-12) * weights / weights.sum()
+        points = pulls.sum(axis=1, keepdims=True) * points - pulls @ points
+    return np.asarray(points)
