@@ -13,6 +13,7 @@
     python -m benchmarks.honesty donors         # errors with random donors of unequal sizes
     python -m benchmarks.honesty thresholds     # what thresholds of novelty flag, in 32 queries
     python -m benchmarks.honesty new_donors     # novelty of simulated donors
+    python -m benchmarks.honesty missing        # confidence of cells whose features are estimated
 
 A command may name several parts. All parts except `throughput`, `noise`, `new_donors` and `rare`
 need the data folder.
@@ -46,10 +47,11 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestN
 from sklearn.pipeline import make_pipeline
 
 import centroid_encoder as ce
-from benchmarks import datasets, doubts
+from benchmarks import datasets, doubts, placement
 from benchmarks.cell_sets import load, pbmc68k
 from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import peak_memory, run_named
+from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.splits import stratified_holdout
 
 N_SEEDS = 5
@@ -741,6 +743,40 @@ def _novel_donors(n: int, seed: int) -> list[list[float]]:
     return found
 
 
+def missing() -> None:
+    """Print accuracy, mean confidence and calibration error of samples that lack features.
+
+    The data sets are those of `benchmarks.placement`, in two draws that chose nothing. The same
+    random features are missing for all samples of a query.
+    """
+    shares, rows = (0.0, 0.5, 0.75, 0.9), list[dict[str, Any]]()
+    for name, (load_set, n_train, n_test) in placement.SETS.items():
+        data = load_set()
+        for draw in (302, 303):
+            X, y, X_test, y_test = placement.drawn(data, n_train, n_test, draw)
+            known, new = table_of(X, y), table_of(X_test, y_test)
+            ce.tl.centroid_encoder(known, "class", test_size=0, random_state=0, progress=False)
+            order = np.random.default_rng(draw).permutation(new.n_vars)
+            for share in shares:
+                query = new[:, np.sort(order[: round((1 - share) * new.n_vars)])].copy()
+                ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
+                right = (query.obs["ce_label"].astype(str) == query.obs["class"]).to_numpy()
+                confidence = query.obs["ce_confidence"].to_numpy()
+                rows.append(
+                    {
+                        "set": name,
+                        "missing": share,
+                        "right": right.mean(),
+                        "confidence": confidence.mean(),
+                        "calibration error": expected_calibration_error(confidence, right),
+                    }
+                )
+        print(pd.DataFrame(rows).query("set == @name").groupby("missing").mean(numeric_only=True))
+    table = pd.DataFrame(rows).groupby(["set", "missing"]).mean().unstack()
+    print(table.round(3).to_string())
+    print(table.mean().unstack(0).round(3))
+
+
 def spread(values: NDArray[np.floating]) -> str:
     """Return mean and standard deviation as text."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
@@ -762,4 +798,5 @@ if __name__ == "__main__":
         donors,
         thresholds,
         new_donors,
+        missing,
     )

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
-from centroid_encoder.core import matrix
+from centroid_encoder.core import matrix, novelty
 from centroid_encoder.core.features import Standardizer, fit_standardizer
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
@@ -179,7 +179,9 @@ def test_logarithms_are_those_of_the_formulas() -> None:
     assert_allclose(found[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4)
 
 
-def test_estimates_are_expectations_of_a_normal_distribution() -> None:
+def test_estimates_are_of_a_normal_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(novelty, "N_DRAWS", 4000)
+    monkeypatch.setattr(novelty, "DRAWN", 1)
     X, codes = drawn(500, range(4), 0)
     model, standardizer = fitted(X, codes)
     rng = np.random.default_rng(1)
@@ -187,7 +189,8 @@ def test_estimates_are_expectations_of_a_normal_distribution() -> None:
     gaps = rng.random(x.shape) < 0.3
     gaps[:, 3], gaps[5] = True, False
     x[gaps] = np.nan
-    found = model.estimated(x, gaps, standardizer)
+    found, *others = model.estimates(x, gaps, standardizer)
+    draws = np.stack(others)
     # The covariance of the z-scores in the model: the axes, and the same noise in all features.
     variance, (d, K) = model.reference.var(axis=0), model.axes.shape
     noise = max((d - variance.sum()) / (d - K), 0.05)
@@ -200,6 +203,13 @@ def test_estimates_are_expectations_of_a_normal_distribution() -> None:
         expected = center + covariance[:, there] @ away
         expected = standardizer.mean + standardizer.scale * expected
         assert_allclose(found[row], np.where(there, x[row], expected), rtol=1e-4, atol=1e-4)
+        # Draws vary as the normal distribution does, but without the noise of the features.
+        z_draws = (draws[:, row, ~there] - expected[~there]) / standardizer.scale[~there]
+        assert_allclose(z_draws.mean(axis=0), 0, atol=1e-6)
+        of_others = covariance[np.ix_(~there, there)]
+        explained = of_others @ np.linalg.solve(covariance[np.ix_(there, there)], of_others.T)
+        left = covariance[np.ix_(~there, ~there)] - noise * np.eye((~there).sum()) - explained
+        assert_allclose(z_draws.T @ z_draws / 4000, left, atol=0.1 * np.abs(left).max(initial=1e-9))
 
 
 def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -> None:
@@ -209,7 +219,7 @@ def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -
     gaps = np.zeros(known.shape, dtype=bool)
     gaps[:, ::2] = True
     a, b = (
-        model.quantiles(model.estimated(x.astype(float), gaps, standardizer), standardizer)
+        model.quantiles(next(model.estimates(x.astype(float), gaps, standardizer)), standardizer)
         for x in (known, unknown)
     )
     assert (a > 0.95).mean() < 0.2

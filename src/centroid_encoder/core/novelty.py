@@ -5,7 +5,7 @@ Novelty complements confidence, which can be as high for a cell of an unknown ty
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -32,6 +32,10 @@ RIDGE = 0.05  # share of the mean variance in the covariance of each class
 FLOOR = 0.01  # relative distance that is added, so that the logarithm of 0 is finite
 LEAST_SPREAD = 0.05  # smallest standard deviation of a logarithm, for data with many duplicates
 LEAST_NOISE = 0.05  # smallest variance of a z-score around the axes, for few features
+N_DRAWS = 8  # of missing values, for the confidence
+# Factor of the standard deviations of draws. With 1, confidences are too low, since samples of
+# classes are not normally distributed: their other values tell more.
+DRAWN = 0.7
 EQUAL = 0.02  # scores with smaller differences count as equal
 
 Floats = NDArray[np.float64]
@@ -124,11 +128,17 @@ class Novelty:
         upto = np.searchsorted(self.known, scores + EQUAL, side="right")
         return ((below + upto) / (2 * len(self.known))).astype(np.float32)
 
-    def estimated(self, X: Floats, gaps: NDArray[np.bool_], standardizer: Standardizer) -> Floats:
-        """(n, d) X with an estimate in each of the (n, d) `gaps`, from the other values of its row.
+    def estimates(
+        self, X: Floats, gaps: NDArray[np.bool_], standardizer: Standardizer
+    ) -> Iterator[Floats]:
+        """Yield X with an estimate in each of the (n, d) `gaps`, from the other values of its row.
 
-        The estimate is the expectation under probabilistic principal component analysis (Tipping &
-        Bishop 1999) of the training samples.
+        The first of the (n, d) arrays has expectations under probabilistic principal component
+        analysis (Tipping & Bishop 1999) of the training samples, and `N_DRAWS` others have random
+        values: places on the axes, given the other values of the row, with `DRAWN` times the
+        standard deviations, and without the noise around the axes. Features of weight 0 keep their
+        expectations, since the networks do not use them. The random numbers are the same for all
+        rows.
         """
         axes, center = self.axes.astype(np.float64), self.axes @ self.offset
         variance, (d, K) = self.reference.var(axis=0).astype(np.float64), axes.shape
@@ -139,11 +149,27 @@ class Novelty:
         in_all = gaps.all(axis=0)
         precision, along = axes[~in_all].T @ axes[~in_all] + prior, away @ axes
         places, own = np.linalg.solve(precision, along.T).T, gaps & ~in_all
+        # Pairs of opposite draws have the expectation as their mean.
+        some = DRAWN * np.sqrt(noise) * np.random.default_rng(0).standard_normal((N_DRAWS // 2, K))
+        draws = np.concatenate([some, -some]).T
+
+        def shifts(precision: Floats) -> Floats:
+            return np.linalg.solve(np.linalg.cholesky(precision).T, draws)
+
+        shifted = np.broadcast_to(shifts(precision), (len(X), K, N_DRAWS)).copy()
         for row in np.flatnonzero(own.any(axis=1)):
             lacking = axes[own[row]]
-            places[row] = np.linalg.solve(precision - lacking.T @ lacking, along[row])
-        expected = standardizer.mean + standardizer.scale * (center + places @ axes.T)
-        return np.where(gaps, expected, filled)
+            of_row = precision - lacking.T @ lacking
+            places[row], shifted[row] = np.linalg.solve(of_row, along[row]), shifts(of_row)
+        of_places = standardizer.scale[:, None] * axes
+        means = standardizer.mean + standardizer.scale * center
+        yield (expected := np.where(gaps, means + places @ of_places.T, filled))
+        used = np.flatnonzero(gaps.any(axis=0) & (standardizer.weight > 0))
+        of_places, gaps = of_places[used], gaps[:, used]
+        for shift in shifted.transpose(2, 0, 1):
+            found = expected.copy()
+            found[:, used] += gaps * (shift @ of_places.T)
+            yield found
 
     def _points(self, X: Matrix, standardizer: Standardizer) -> Points:
         """(n, K) rows of X on the axes; a sparse matrix stays sparse."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
+from centroid_encoder.core.novelty import N_DRAWS
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._matrix import count_gaps, describe_gaps, in_memory
@@ -26,6 +27,19 @@ BLOCKS = 64
 MAX_MISSING = 0.2
 """Default share of the features that may be missing."""
 ESTIMATE = 'pass missing="estimate" to estimate them from the other values of each cell'
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Cells with finite values of the map's features."""
+
+    x: Any
+    unusable: NDArray[np.bool_]
+    """(n,) mask of the cells that lack too many values."""
+    rows: NDArray[np.intp]
+    """Cells with estimated values."""
+    draws: Iterator[NDArray[np.float64]]
+    """Random values of `rows`, given the other values of these cells; they can be read once."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +63,17 @@ class NewCells:
         """Place X, the rows of the matrix from `start` on, in chunks."""
         map_ = self.model.fitted_map
         for part in _chunks(X):
-            x, unusable = self.prepared(in_memory(X[part]), start + part.start)
-            embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
-            found = np.column_stack([embedding, predicted, confidence, self.novelty(x)])
-            found[unusable] = np.nan
+            cells = self.prepared(in_memory(X[part]), start + part.start)
+            embedding, predicted, confidence = map_.decide(map_.judge(cells.x), cells.x.shape[0])
+            if len(rows := cells.rows):
+                confidence[rows] = self._drawn(cells)[np.arange(len(rows)), predicted[rows]]
+            found = np.column_stack([embedding, predicted, confidence, self.novelty(cells.x)])
+            found[cells.unusable] = np.nan
             yield found.astype(np.float32)
 
     def have_values(self) -> NDArray[np.bool_]:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
-        parts = (self.prepared(in_memory(self.X[part]))[1] for part in _chunks(self.X))
+        parts = (self.prepared(in_memory(self.X[part])).unusable for part in _chunks(self.X))
         return ~np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def novelty(self, x: Any) -> NDArray[np.floating]:
@@ -67,19 +83,23 @@ class NewCells:
             return np.full(x.shape[0], np.nan)
         return map_.novelty.quantiles(x, map_.standardizer)
 
-    def probabilities(self, x: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
-        """(n, M) probabilities of the classes of the model, and (n,) predicted classes.
+    def probabilities(self, cells: Prepared) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """(n, M) probabilities of the classes of the model, and (n,) predicted classes."""
+        probabilities, predicted = self._judged(cells.x)
+        if len(cells.rows):
+            probabilities[cells.rows] = self._drawn(cells)
+        return probabilities, predicted
 
-        The cells are prepared.
-        """
+    def _judged(self, x: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         distances = np.concatenate([found for _, found in self.model.fitted_map.judge(x)])
         return self.model.calibration_.probabilities(distances), distances.argmin(axis=1)
 
-    def prepared(self, x: Any, start: int = 0) -> tuple[Any, NDArray[np.bool_]]:
-        """Return finite values of the map's features, and a mask of cells that lack too many.
+    def _drawn(self, cells: Prepared) -> NDArray[np.floating]:
+        """(r, M) probabilities of the r cells with estimated values, as means over the draws."""
+        return np.asarray(sum(self._judged(x)[0] for x in cells.draws) / N_DRAWS)
 
-        `x` has rows of the matrix, from `start` on.
-        """
+    def prepared(self, x: Any, start: int = 0) -> Prepared:
+        """Find the map's features in rows of the matrix, from `start` on, and fill the gaps."""
         names = getattr(self.model, "feature_names_in_", None)
         found, absent = x, np.empty(0, dtype=np.intp)
         if self.index is not None:
@@ -93,18 +113,21 @@ class NewCells:
             text = describe_gaps(found, n_gaps, where, self.obs_names[start:stop], names)
             raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
         if not n_gaps.any() and not len(absent):
-            return x, np.zeros(x.shape[0], dtype=bool)
+            return Prepared(x, np.zeros(x.shape[0], dtype=bool), np.arange(0), iter(()))
         dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
         gaps = ~np.isfinite(dense)
         gaps[:, absent] = True
         standardizer, novelty = self.model.fitted_map.standardizer, self.model.fitted_map.novelty
-        if novelty is None:
-            filled = np.where(gaps, standardizer.mean, dense)
-        else:
-            filled = novelty.estimated(dense, gaps, standardizer)
         share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
         allowed = 1 if self.max_missing is None else self.max_missing
-        return filled, (share > allowed) | (share == 1)
+        unusable = (share > allowed) | (share == 1)
+        if novelty is None:
+            filled = np.where(gaps, standardizer.mean, dense)
+            return Prepared(filled, unusable, np.arange(0), iter(()))
+        rows = np.flatnonzero(gaps.any(axis=1))
+        draws = novelty.estimates(dense[rows], gaps[rows], standardizer)
+        dense[rows] = next(draws)
+        return Prepared(dense, unusable, rows, draws)
 
 
 def read_new_cells(
@@ -157,7 +180,9 @@ def read_new_cells(
     if lacking > max_missing:
         text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
         raise InputError(text, parameter="max_missing")
-    text = f"{text}; they are estimated from the others, which confidence does not allow for"
+    text = f"{text}; they are estimated from the others"
+    if model.fitted_map.novelty is None:
+        text = f"{text}, which confidence does not allow for in a map without novelty"
     return cells, [*notices, text]
 
 

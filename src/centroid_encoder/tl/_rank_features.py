@@ -449,7 +449,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
 
     def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
         for _, x in row_chunks(cells.X, np.flatnonzero(mask)):
-            yield map_.standardizer(cells.prepared(x)[0])
+            yield map_.standardizer(cells.prepared(x).x)
 
     n_groups = len(comparison.names)
     sums, sizes = np.zeros((n_groups, len(kept))), np.zeros(n_groups)

@@ -140,15 +140,15 @@ def suggest(
                 raise InputError(text, parameter=name)
         model = fitted_model(adata, key, device="cpu")
         cells, _ = read_new_cells(adata, model, stored.source, 1.0)
-        x, unusable = cells.prepared(cells.X[pool])
-        is_usable = ~unusable
+        prepared = cells.prepared(cells.X[pool])
+        x, is_usable = prepared.x, ~prepared.unusable
     x, pool = x[is_usable], pool[is_usable]
     if is_labelled[pool].all():
         raise InputError("all cells have labels: there is nothing to suggest", "label_key")
     classes, probabilities, novelty = pd.Index([], dtype=object), None, None
     if stored is not None:
         classes = pd.Index(model.classes_.tolist())
-        probabilities, predicted = cells.probabilities(x)
+        probabilities, predicted = (y[is_usable] for y in cells.probabilities(prepared))
         novelty = cells.novelty(x)
     points = suggestion.principal_points(x)
     rows, reasons = suggestion.choose(

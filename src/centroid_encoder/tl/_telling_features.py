@@ -169,9 +169,9 @@ class TellingFeatures:
             return label, predicted
         likeliness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
         if self._cells is not None:
-            x, _ = self._cells.prepared(self._cells.X[row : row + 1])
+            cell = self._cells.prepared(self._cells.X[row : row + 1])
             classes = pd.Index(self._cells.model.classes_.tolist())
-            probabilities, _ = self._cells.probabilities(x)
+            probabilities, _ = self._cells.probabilities(cell)
             likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())

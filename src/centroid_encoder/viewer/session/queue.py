@@ -207,8 +207,8 @@ def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
     if not seen or stored is None:
         return []
     cells, _ = read_new_cells(draft, model, stored.source, 1.0)
-    x, _ = cells.prepared(cells.X[[cell.row for cell in seen]])
-    shares, at = cells.probabilities(x)[0], np.arange(len(seen))
+    shown = cells.prepared(cells.X[[cell.row for cell in seen]])
+    shares, at = cells.probabilities(shown)[0], np.arange(len(seen))
     own = classes.get_indexer([cell.label for cell in seen])
     others = shares.copy()
     others[at, own] = -1
