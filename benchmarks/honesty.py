@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anndata as ad
 import numpy as np
@@ -51,6 +52,7 @@ from benchmarks import datasets, doubts, placement
 from benchmarks.cell_sets import load, pbmc68k
 from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import peak_memory, run_named
+from centroid_encoder.core import novelty as core_novelty
 from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.splits import stratified_holdout
 
@@ -744,8 +746,9 @@ def _novel_donors(n: int, seed: int) -> list[list[float]]:
 
 
 def missing() -> None:
-    """Print accuracy, mean confidence and calibration error of samples that lack features.
+    """Print accuracy, mean confidence and calibration errors of samples that lack features.
 
+    "Without draws" is the calibration error of the probabilities at the expected values.
     The data sets are those of `benchmarks.placement`, in two draws that chose nothing. The same
     random features are missing for all samples of a query.
     """
@@ -762,6 +765,9 @@ def missing() -> None:
                 ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
                 right = (query.obs["ce_label"].astype(str) == query.obs["class"]).to_numpy()
                 confidence = query.obs["ce_confidence"].to_numpy()
+                with patch.object(core_novelty, "DRAWN", 0.0):
+                    ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
+                without = query.obs["ce_confidence"].to_numpy()
                 rows.append(
                     {
                         "set": name,
@@ -769,6 +775,7 @@ def missing() -> None:
                         "right": right.mean(),
                         "confidence": confidence.mean(),
                         "calibration error": expected_calibration_error(confidence, right),
+                        "without draws": expected_calibration_error(without, right),
                     }
                 )
         print(pd.DataFrame(rows).query("set == @name").groupby("missing").mean(numeric_only=True))

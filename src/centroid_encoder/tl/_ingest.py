@@ -151,8 +151,9 @@ def ingest(
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
-    up to 20 components. A map without novelty has no components: its estimates are the means of the
-    training cells.
+    up to 20 components, and the confidence of such a cell is the mean over eight draws. A map
+    without novelty has no components: its estimates are the means of the training cells, and the
+    confidence does not allow for them.
 
     In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
     of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class
