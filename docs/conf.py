@@ -109,5 +109,7 @@ nitpick_ignore_regex = [
     ("py:.*", r".*\.$"),
     # Core is for developers, who read the code.
     ("py:.*", r"(centroid_encoder\.)?(core|errors|recipes)\..*"),
-    ("py:obj", r"(CodedMap|FittedMap|Layout|Network|Novelty|novelty|CentroidEncoder)\..*"),
+    ("py:class", r"sparse\..*"),
+    ("py:obj", r"(CodedMap|Division|Fit|FittedMap|Layout|Network|Novelty|novelty|Scatter)\..*"),
+    ("py:obj", r"CentroidEncoder\..*"),
 ]
