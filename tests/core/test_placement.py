@@ -298,18 +298,18 @@ class TestLayoutOfCells:
     @pytest.mark.parametrize("n_components", [2, 3])
     def test_positions_have_the_least_stress(self, n_components: int) -> None:
         """SciPy finds no better positions near them (formulas of docs/placement.md)."""
-        rng = np.random.default_rng(0)
-        centroids, noise = rng.normal(size=(12, 20)), rng.uniform(0.01, 0.3, 12)
-        room = rng.uniform(0.3, 2, 12)
+        rng, n = np.random.default_rng(0), 30
+        centroids, noise = rng.normal(size=(n, 20)), rng.uniform(0.01, 0.3, n)
+        room = rng.uniform(0.3, 2, n)
         room /= np.sqrt(np.square(room).mean())
         raw = pdist(centroids, "sqeuclidean") / 20
-        i, j = np.triu_indices(12, 1)
+        i, j = np.triu_indices(n, 1)
         far = np.maximum(raw - noise[i] - noise[j], raw / 4)
-        share = (rankdata(far) / 66 + (far - far.min()) / np.ptp(far)) / 2
-        wanted = (room[i] + room[j]) / 2 + np.sqrt(12) * share
+        share = (rankdata(far) / len(far) + (far - far.min()) / np.ptp(far)) / 2
+        wanted = (room[i] + room[j]) / 2 + np.sqrt(n) * share
 
         def stress(points: np.ndarray) -> float:
-            squares = np.square(pdist(points.reshape(12, n_components)) - wanted)
+            squares = np.square(pdist(points.reshape(n, n_components)) - wanted)
             return float((room[i] * room[j] * squares).sum())
 
         found = Layout.fit(centroids, n_components, room, noise).positions
@@ -318,6 +318,14 @@ class TestLayoutOfCells:
         found = found * sizes[np.argmin([stress(size * found) for size in sizes])]
         best = minimize(stress, found.ravel())
         assert stress(found) < 1.001 * best.fun
+
+    def test_equal_classes_have_different_positions(self) -> None:
+        """Positions that SMACOF starts from are equal, too."""
+        for seed in range(20):
+            centroids = np.random.default_rng(seed).normal(size=(8, 20))
+            centroids[7] = centroids[6]
+            found = Layout.fit(centroids, 2).positions
+            assert pdist(found).min() > 0.3
 
     @pytest.mark.parametrize("n_components", [1, 2, 3])
     def test_large_classes_have_more_room(self, n_components: int) -> None:

@@ -28,8 +28,8 @@ MIN_GAUGE = 0.1  # gauges are raised to this before odds are computed from a pla
 # Exponent of odds computed from a place: scatter makes them look more even. Without, it would be 1.
 ODDS_EXPONENT = 2.0
 DECIMALS = 5  # of a place; classes are about 1 apart
-MOST_STEPS = 500  # of SMACOF
-LEAST_GAIN = 1e-5  # share of the stress by which a step of SMACOF lowers it at least
+MOST_STEPS = 1000  # of SMACOF
+LEAST_GAIN = 1e-7  # share of the stress by which a step of SMACOF lowers it at least
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _multidimensional_scaling(wanted: Doubles, weights: Doubles, target: Doubles
     """(M, m) points whose distances are close to the (M, M) wanted ones.
 
     They are found by SMACOF (de Leeuw 1977). A pair has the product of two of the (M,) weights:
-    a class of few samples fits itself to the others, and moves them little. SMACOF starts from the
+    a class of few samples fits itself to the others, and moves them less. SMACOF starts from the
     first m + 1 axes of classical scaling, turned, mirrored and projected onto a target of (M, m)
     points (Procrustes analysis). There are several good solutions, and each can be turned and
     mirrored; this start finds the same one from other samples of the same classes.
@@ -209,7 +209,10 @@ def _multidimensional_scaling(wanted: Doubles, weights: Doubles, target: Doubles
     axes = np.zeros((n, max(m, len(values))))
     axes[:, : len(values)] = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
     left, _, right = np.linalg.svd(axes.T @ target, full_matrices=False)
-    points, stress = axes @ left @ right, np.inf
+    # A little of the target, since SMACOF does not separate equal points.
+    points = axes @ left @ right
+    points += 1e-3 * np.linalg.norm(points) / np.linalg.norm(target) * target
+    stress = np.inf
     for _ in range(MOST_STEPS):
         distances = cdist(points, points)
         last, stress = stress, float(weights @ np.square(distances - wanted) @ weights)

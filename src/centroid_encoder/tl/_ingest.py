@@ -92,7 +92,7 @@ def ingest(
         value at all, it is ``"unassigned"``, and its place, confidence and novelty are NaN.
     min_confidence
         Cells of lower confidence are ``"unassigned"`` (missing, if the classes are not strings). By
-        default, every cell gets its most probable class.
+        default, every cell gets a class.
     max_novelty
         Cells of higher novelty are ``"unassigned"`` as well.
     key_added
@@ -151,9 +151,10 @@ def ingest(
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
-    up to 20 components, and the confidence of such a cell is the mean over eight draws. A map
-    without novelty has no components: its estimates are the means of the training cells, and the
-    confidence does not allow for them.
+    up to 20 components. The confidence is then the mean over eight draws around the estimates, with
+    0.7 times the standard deviations of that model; with many estimated values, another class can
+    be more probable than the predicted one. A map without novelty has no components: its estimates
+    are the means of the training cells, and the confidence does not allow for them.
 
     In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
     of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
-from centroid_encoder.core.novelty import N_DRAWS
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._matrix import count_gaps, describe_gaps, in_memory
@@ -96,7 +95,7 @@ class NewCells:
 
     def _drawn(self, cells: Prepared) -> NDArray[np.floating]:
         """(r, M) probabilities of the r cells with estimated values, as means over the draws."""
-        return np.asarray(sum(self._judged(x)[0] for x in cells.draws) / N_DRAWS)
+        return np.asarray(np.mean([self._judged(x)[0] for x in cells.draws], axis=0))
 
     def prepared(self, x: Any, start: int = 0) -> Prepared:
         """Find the map's features in rows of the matrix, from `start` on, and fill the gaps."""
@@ -121,10 +120,10 @@ class NewCells:
         share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
         allowed = 1 if self.max_missing is None else self.max_missing
         unusable = (share > allowed) | (share == 1)
+        np.copyto(dense, standardizer.mean, where=gaps)
         if novelty is None:
-            filled = np.where(gaps, standardizer.mean, dense)
-            return Prepared(filled, unusable, np.arange(0), iter(()))
-        rows = np.flatnonzero(gaps.any(axis=1))
+            return Prepared(dense, unusable, np.arange(0), iter(()))
+        rows = np.flatnonzero(gaps.any(axis=1) & ~unusable)
         draws = novelty.estimates(dense[rows], gaps[rows], standardizer)
         dense[rows] = next(draws)
         return Prepared(dense, unusable, rows, draws)
