@@ -200,7 +200,7 @@ def _multidimensional_scaling(wanted: Doubles, weights: Doubles, target: Doubles
     a class of few samples fits itself to the others, and moves them less. SMACOF starts from the
     first m + 1 axes of classical scaling, turned, mirrored and projected onto a target of (M, m)
     points (Procrustes analysis). There are several good solutions, and each can be turned and
-    mirrored; this start finds the same one from other samples of the same classes.
+    mirrored; this start mostly finds the same one from other samples of the same classes.
     """
     n, m = target.shape
     centering = np.eye(n) - 1 / n
