@@ -255,6 +255,9 @@ def test_paths_and_arrays_are_refused(data, words):
     for function in TRAININGS:
         with pytest.raises(TypeError, match=words):
             function(data, "cell_type")
+    for function in (ce.pl.voronoi, ce.pl.confusion, ce.tl.mislabeled, ce.tl.suggest):
+        with pytest.raises(TypeError, match=words):
+            function(data)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_the_widget_opens_once_and_shows_the_last_table(viewer, cells, make_cell
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ({"adata": "cells.h5ad"}, TypeError, "an AnnData is needed, not str; read a file with"),
         ({"labels": "cells"}, KeyError, "cells"),
         ({"labels": "image"}, ValueError, "no Labels, Points or Shapes layer of this viewer"),
         ({"labels": Labels(np.zeros((2, 2), int))}, ValueError, "layer of this viewer"),
@@ -54,4 +55,4 @@ def test_the_widget_opens_once_and_shows_the_last_table(viewer, cells, make_cell
 def test_errors_name_what_is_missing(viewer, cells, unchanged, arguments, error, message):
     viewer.add_image(np.zeros((4, 4)), name="image")
     with unchanged(cells), pytest.raises(error, match=message):
-        ce.viewer.open(cells, viewer=viewer, **arguments)
+        ce.viewer.open(**{"adata": cells, "viewer": viewer} | arguments)

@@ -77,10 +77,10 @@ def interactive(
         text = "needs jupyter-scatter: pip install 'centroid-encoder[notebook]'"
         raise ImportError(f"ce.pl.interactive {text}") from error
     check_name(color, "color", "one column of obs or one variable", str | None)
+    result = _result.read_result(adata, key)
     if not adata.obs_names.is_unique:
         text = "a lasso finds cells by their names, which are not unique here"
         raise InputError(f"{text}; call adata.obs_names_make_unique() first")
-    result = _result.read_result(adata, key)
     _regions.check_drawn(result, regions)
     if result.embedding.shape[1] > 2:
         raise InputError(f"the map must have two components, not {result.embedding.shape[1]}")

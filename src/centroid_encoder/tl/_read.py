@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import numbers
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -302,7 +303,12 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
 
 
 def check_read(adata: AnnData) -> None:
-    """Raise an InputError if the columns of `adata` are still in a file."""
+    """Raise an InputError if `adata` is no AnnData, or if its columns are still in a file."""
+    if not hasattr(adata, "obs_names"):
+        remedy = "for arrays and tables there is CentroidEncoder().fit(X, y)"
+        if isinstance(adata, str | os.PathLike):
+            remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
+        raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
     if not isinstance(adata.obs, pd.DataFrame):
         text = "the columns of adata are not in memory, as after anndata.experimental.read_lazy"
         raise InputError(f"{text}; call adata = adata.to_memory() first", "adata")

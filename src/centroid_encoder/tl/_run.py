@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -21,7 +20,7 @@ from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._read import check_key, logger, near_matches
+from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import colors_key, label_categories
 
 with warnings.catch_warnings():
@@ -143,11 +142,7 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
-        if not hasattr(adata, "obs_names"):
-            remedy = "for arrays and tables there is CentroidEncoder().fit(X, y)"
-            if isinstance(adata, str | os.PathLike):
-                remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
-            raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
+        check_read(adata)
         if adata.is_view and adata.isbacked and not copy:
             text = "results cannot be written to a view of a file; pass adata.to_memory(), or"
             raise InputError(f"{text} copy=True", parameter="copy")

@@ -29,6 +29,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.tl._read import check_read
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
@@ -541,9 +542,13 @@ def open(
     ------
     KeyError
         If there is no such layer or column.
+    TypeError
+        If `adata` is no AnnData, such as a path.
     ValueError
         If the layer holds no labels, points or shapes, or is not in the viewer.
     """
+    if adata is not None:
+        check_read(adata)
     viewer = viewer or napari.current_viewer() or napari.Viewer()
     layer = viewer.layers[labels] if isinstance(labels, str) else labels
     if layer is not None and not (layer in viewer.layers and isinstance(layer, CellLayer)):
