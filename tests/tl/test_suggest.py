@@ -61,6 +61,19 @@ def test_probabilities_are_those_of_the_map(labelled):
     assert (queue["label"].astype(str) != queue["runner_up"].astype(str)).all()
 
 
+def test_probabilities_allow_for_missing_values_as_in_a_query(labelled):
+    adata = labelled.copy()
+    adata.X[60:80] = np.nan
+    adata.X[100:, :4] = np.nan
+    queue = ce.tl.suggest(adata, n=30)
+    assert (adata[queue.index].to_df().isna().sum(axis=1) == 4).sum() > 5
+    query = ad.AnnData(adata.X, obs=adata.obs[[]], var=adata.var)
+    ce.tl.ingest(query, labelled, missing="estimate", max_missing=1, progress=False)
+    found = query.obs.loc[queue.index]
+    assert (queue["label"].astype(str) == found["ce_label"].astype(str)).all()
+    assert_allclose(queue["probability"], found["ce_confidence"], rtol=1e-4)
+
+
 def test_suggests_typical_cells_without_a_map(labelled):
     adata = few(labelled)
     queue = ce.tl.suggest(adata, n=4)

@@ -33,8 +33,8 @@ FLOOR = 0.01  # relative distance that is added, so that the logarithm of 0 is f
 LEAST_SPREAD = 0.05  # smallest standard deviation of a logarithm, for data with many duplicates
 LEAST_NOISE = 0.05  # smallest variance of a z-score around the axes, for few features
 N_DRAWS = 8  # of missing values, for the confidence
-# Factor of the standard deviations of draws. With 1, confidences are too low, since samples of
-# classes are not normally distributed: their other values tell more.
+# Factor of the standard deviations of draws. With 1, confidences are too low: samples of classes
+# are not normally distributed, and their other values leave less open.
 DRAWN = 0.7
 EQUAL = 0.02  # scores with smaller differences count as equal
 

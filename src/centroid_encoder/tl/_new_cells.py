@@ -90,6 +90,7 @@ class NewCells:
         return probabilities, predicted
 
     def _judged(self, x: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """Probabilities of the classes for finite values, and predicted classes."""
         distances = np.concatenate([found for _, found in self.model.fitted_map.judge(x)])
         return self.model.calibration_.probabilities(distances), distances.argmin(axis=1)
 
