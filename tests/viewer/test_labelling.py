@@ -53,8 +53,10 @@ def test_from_an_image_to_labels_a_map_and_back(
     def click(row: int) -> None:
         QApplication.processEvents()  # The canvas has another size when the dock has a scroll bar.
         center, zoom = np.array(viewer.scene.camera.center[1:]), viewer.scene.camera.zoom
-        pixels = np.argwhere(labels == adata.obs["label"].iloc[row])
-        y, x = (pixels[len(pixels) // 2] + 0.5 - center) * zoom / native.devicePixelRatioF()
+        # The pixel farthest from the border, since a pixel of the screen is larger than one here.
+        depth = ndimage.distance_transform_edt(labels == adata.obs["label"].iloc[row])
+        pixel = np.array(np.unravel_index(depth.argmax(), depth.shape))
+        y, x = (pixel + 0.5 - center) * zoom / native.devicePixelRatioF()
         qtbot.mouseClick(native, LEFT, pos=QPoint(round(x), round(y)) + native.rect().center())
 
     def n_labels() -> int:
