@@ -748,7 +748,7 @@ def _novel_donors(n: int, seed: int) -> list[list[float]]:
 def missing() -> None:
     """Print accuracy, mean confidence and calibration errors of samples that lack features.
 
-    "Without draws" is the calibration error of the probabilities at the expected values.
+    "Without draws", labels and confidence are those of the expected values.
     The data sets are those of `benchmarks.placement`, in two draws that chose nothing. The same
     random features are missing for all samples of a query.
     """
@@ -762,12 +762,9 @@ def missing() -> None:
             order = np.random.default_rng(draw).permutation(new.n_vars)
             for share in shares:
                 query = new[:, np.sort(order[: round((1 - share) * new.n_vars)])].copy()
-                ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
-                right = (query.obs["ce_label"].astype(str) == query.obs["class"]).to_numpy()
-                confidence = query.obs["ce_confidence"].to_numpy()
+                right, confidence = _estimated(query, known)
                 with patch.object(core_novelty, "DRAWN", 0.0):
-                    ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
-                without = query.obs["ce_confidence"].to_numpy()
+                    without = _estimated(query, known)
                 rows.append(
                     {
                         "set": name,
@@ -775,13 +772,21 @@ def missing() -> None:
                         "right": right.mean(),
                         "confidence": confidence.mean(),
                         "calibration error": expected_calibration_error(confidence, right),
-                        "without draws": expected_calibration_error(without, right),
+                        "right without draws": without[0].mean(),
+                        "error without draws": expected_calibration_error(*without[::-1]),
                     }
                 )
         print(pd.DataFrame(rows).query("set == @name").groupby("missing").mean(numeric_only=True))
     table = pd.DataFrame(rows).groupby(["set", "missing"]).mean().unstack()
     print(table.round(3).to_string())
     print(table.mean().unstack(0).round(3))
+
+
+def _estimated(query: AnnData, known: AnnData) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
+    """Return whether the labels of cells that lack features are right, and the confidences."""
+    ce.tl.ingest(query, known, missing="estimate", max_missing=1, progress=False)
+    right = query.obs["ce_label"].astype(str) == query.obs["class"]
+    return right.to_numpy(), query.obs["ce_confidence"].to_numpy()
 
 
 def spread(values: NDArray[np.floating]) -> str:

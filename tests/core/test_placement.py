@@ -219,6 +219,23 @@ class TestEstimator:
         back = model.inverse_transform(model.transform(digits[1]))
         assert (model.predict(back) == model.predict(digits[1])).mean() > 0.9
 
+    def test_random_values_of_a_sample_give_it_the_mean_of_the_odds(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        model = ce.CentroidEncoder(max_epochs=10, random_state=0).fit(X, y)
+        fitted, (a, b) = model.fitted_map, (X[:100], X[50:])
+        odds = [
+            softmax(-np.square(distances.astype(float)), axis=1)
+            for ((_, distances),) in map(fitted.judge, (a, b))
+        ]
+        places, distances, probabilities = fitted.judge_draws((a + b) / 2, [a, b])
+        wanted = (odds[0] + odds[1]) / 2
+        assert_allclose(softmax(-np.square(distances.astype(float)), axis=1), wanted, atol=1e-3)
+        assert_allclose(probabilities, (model.predict_proba(a) + model.predict_proba(b)) / 2, 1e-5)
+        assert_array_equal(cdist(places, fitted.centers).argmin(axis=1), wanted.argmax(axis=1))
+        # Without doubt, the result is that of any sample.
+        for found, of_sample in zip(fitted.judge_draws(a, [a, a]), *fitted.judge(a), strict=False):
+            assert_allclose(found, of_sample, atol=1e-3)
+
     def test_classes_of_one_sample(self) -> None:
         X, y = load_iris(return_X_y=True)
         X, y = X[:101], y[:101]

@@ -17,6 +17,7 @@ from anndata import AnnData
 from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
@@ -355,6 +356,9 @@ class TestValues:
         right = some.obs["ce_label"].astype(int) == new.obs["digit"].astype(int)
         assert 0.5 < right.mean() < 0.9
         assert abs(some.obs["ce_confidence"].mean() - right.mean()) < 0.1
+        fitted = ce.tl.fitted_model(known)
+        nearest = cdist(some.obsm["X_ce"], fitted.fitted_map.centers).argmin(axis=1)
+        assert_array_equal(fitted.classes_[nearest], some.obs["ce_label"])
         # A cell has the same confidence alone, and with others that lack other values.
         new.X[:, ~kept] = np.nan
         new.X[1, :20] = np.nan

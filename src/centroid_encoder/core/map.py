@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
 from centroid_encoder.core.calibration import Calibration
@@ -92,6 +93,25 @@ class FittedMap:
             return embedding, self.distances(embedding)
         outputs = self.network.outputs(inputs, folds)
         return self.placer.judge(outputs.cpu().numpy(), along)
+
+    def judge_draws(
+        self, expected: Matrix, draws: Iterable[Matrix]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]:
+        """Embedding, distances to the classes and (n, M) probabilities of rows of random values.
+
+        `draws` are (n, d) arrays with random values of the rows, and `expected` is their
+        expectation. The probabilities are means over the draws. With Voronoi cells, so are the
+        odds that decide on the class and the place. With a bottleneck, the expectation decides,
+        since the mean of several places can be in the region of a class that none is in.
+        """
+        judged = [np.concatenate([found for _, found in self.judge(x)]) for x in draws]
+        probabilities = np.mean([self.calibration.probabilities(x) for x in judged], axis=0)
+        if self.placer is None:
+            embedding = self.embed(expected)
+            return embedding, self.distances(embedding), probabilities
+        logits = [log_softmax(-np.square(x, dtype=np.float64), axis=1) for x in judged]
+        along = np.concatenate([self.inputs(chunk)[1] for _, chunk in row_chunks(expected)])
+        return *self.placer.judge_logits(logsumexp(logits, axis=0), along), probabilities
 
     def decide(
         self, judged: Iterable[Judged], n: int

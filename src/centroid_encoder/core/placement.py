@@ -166,7 +166,10 @@ class Placer:
         The squared distances are the log odds of the most probable class against each class.
         `outputs` holds (n, r) outputs of the networks, and `along` the result of `Scatter.project`.
         """
-        logits = self.logits(outputs)
+        return self.judge_logits(self.logits(outputs), along)
+
+    def judge_logits(self, logits: Floats, along: Floats) -> tuple[Singles, Singles]:
+        """Do the same as `judge` for (n, M) logits of the classes."""
         own, rows = logits.argmax(axis=1), np.arange(len(logits))
         places = self.layout.place(logits, self.scatter.components(along))
         odds = logits[rows, own][:, None] - logits

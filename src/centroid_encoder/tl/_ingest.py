@@ -151,10 +151,11 @@ def ingest(
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
-    up to 20 components. The confidence is then the mean over eight draws around the estimates, with
-    0.7 times the standard deviations of that model; with many estimated values, another class can
-    be more probable than the predicted one. A map without novelty has no components: its estimates
-    are the means of the training cells, and the confidence does not allow for them.
+    up to 20 components. Eight draws around the estimates have 0.7 times the standard deviations of
+    that model: the odds of the classes, which decide on the class and the place, and the confidence
+    are means over the draws. In a map by the bottleneck, the expectation decides, and only the
+    confidence is a mean. A map without novelty has no components: its estimates are the means of
+    the training cells, and the confidence does not allow for them.
 
     In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
     of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class

@@ -65,7 +65,9 @@ class NewCells:
             cells = self.prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(cells.x), cells.x.shape[0])
             if len(rows := cells.rows):
-                confidence[rows] = self._drawn(cells)[np.arange(len(rows)), predicted[rows]]
+                embedding[rows], distances, of_draws = map_.judge_draws(cells.x[rows], cells.draws)
+                predicted[rows] = own = distances.argmin(axis=1)
+                confidence[rows] = of_draws[np.arange(len(rows)), own]
             found = np.column_stack([embedding, predicted, confidence, self.novelty(cells.x)])
             found[cells.unusable] = np.nan
             yield found.astype(np.float32)
@@ -84,19 +86,13 @@ class NewCells:
 
     def probabilities(self, cells: Prepared) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         """(n, M) probabilities of the classes of the model, and (n,) predicted classes."""
-        probabilities, predicted = self._judged(cells.x)
-        if len(cells.rows):
-            probabilities[cells.rows] = self._drawn(cells)
-        return probabilities, predicted
-
-    def _judged(self, x: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
-        """Probabilities of the classes for finite values, and predicted classes."""
-        distances = np.concatenate([found for _, found in self.model.fitted_map.judge(x)])
-        return self.model.calibration_.probabilities(distances), distances.argmin(axis=1)
-
-    def _drawn(self, cells: Prepared) -> NDArray[np.floating]:
-        """(r, M) probabilities of the r cells with estimated values, as means over the draws."""
-        return np.asarray(np.mean([self._judged(x)[0] for x in cells.draws], axis=0))
+        map_ = self.model.fitted_map
+        distances = np.concatenate([found for _, found in map_.judge(cells.x)])
+        probabilities = map_.calibration.probabilities(distances)
+        if len(rows := cells.rows):
+            found = map_.judge_draws(cells.x[rows], cells.draws)
+            distances[rows], probabilities[rows] = found[1:]
+        return probabilities, distances.argmin(axis=1)
 
     def prepared(self, x: Any, start: int = 0) -> Prepared:
         """Find the map's features in rows of the matrix, from `start` on, and fill the gaps."""
