@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
-from matplotlib.figure import Figure
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
@@ -33,8 +32,7 @@ from centroid_encoder.tl._read import check_read
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
-from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.picture import picture
+from centroid_encoder.viewer.map.picture import on_screen
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.classes import ClassList
@@ -477,15 +475,6 @@ class CentroidEncoderWidget(QWidget):
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
         self._on_shown()
-
-
-def on_screen(viewer: napari.Viewer, canvas: MapCanvas, session: Session) -> Figure:
-    """Return a figure of the image and the map as they are shown, with the classes."""
-    colors = {str(name): color for name, color in session.class_colors.items()}
-    drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-    left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
-    drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
-    return picture(viewer, drawn, canvas.title.text(), colors)
 
 
 class _Scrolled(QScrollArea):

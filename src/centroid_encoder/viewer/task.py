@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from centroid_encoder import tl
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ class Task(QObject):
 
 def import_jobs() -> None:
     """Import what jobs need in the GUI thread; imports in two threads can fail."""
-    for name in ("_run", "_telling_features"):
-        import_module(f"centroid_encoder.tl.{name}")
+    for name in tl.__all__:
+        getattr(tl, name)
     import_module("sklearn.manifold")
 
 

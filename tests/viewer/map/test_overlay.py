@@ -398,19 +398,6 @@ def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(monkeypatch, l
     assert set(LARGE[outlined(viewer, layer) > 0].tolist()) == {2}
 
 
-def test_outlines_are_black_only_on_a_light_canvas_without_an_image():
-    viewer = ViewerModel()
-    image = viewer.add_image(np.zeros(IMAGE.shape))
-    link_to(viewer, Labels(IMAGE)).highlight(np.array([0]))
-    for theme, visible, color in (
-        ("light", True, "white"),
-        ("light", False, "black"),
-        ("dark", False, "white"),
-    ):
-        viewer.theme, image.visible = theme, visible
-        np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba(color))
-
-
 @pytest.mark.parametrize("make", [points, shapes])
 def test_points_and_shapes_are_marked_and_picked_by_selection(make):
     viewer, layer, picked = ViewerModel(), make(), []

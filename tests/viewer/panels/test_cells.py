@@ -69,6 +69,13 @@ def test_the_selection_is_described_and_labelled(widget, mapped):
     assert np.array_equal(mapped.obs["cell_type"], kinds)
 
 
+def test_cells_of_a_table_without_labels_are_described(mapped, open_on):
+    widget = open_on(AnnData(mapped.X, obs=mapped.obs[[]]))
+    widget.select(np.arange(3))
+    assert widget.cells.selection_text.text() == "3 cells selected"
+    assert [caption.text for caption in widget.cells.some.captions] == ["no label"] * 3
+
+
 def test_a_first_map_appears_by_itself_and_train_replaces_it(
     viewer, cells, open_on, train, unchanged, qtbot
 ):

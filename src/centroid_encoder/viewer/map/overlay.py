@@ -13,7 +13,6 @@ from napari.components import ViewerModel
 from napari.layers import Image, Labels, Layer, Points, Shapes
 from napari.layers.base import ActionType
 from napari.utils.colormaps import DirectLabelColormap
-from napari.utils.theme import get_theme
 from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
 from skimage.util import map_array
@@ -35,6 +34,8 @@ TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 HIGHLIGHT = "selected cells"
 OUTLINE = 2
 """Width of the outline of a selected cell in pixels of the image."""
+INKS = {1: to_rgba("white"), 2: to_rgba("black")}
+"""Colours of outlines and of their inner rims; one of them is seen on any image and canvas."""
 SMALL_CELL = 12
 """Below this diameter in pixels of the image, an outline is one pixel wide."""
 MIN_OPACITY = 0.7
@@ -83,7 +84,7 @@ class LayerLink:
         else:
             active, grid = viewer.layers.selection.events.active, viewer.canvas.grid.events.enabled
             # The list of layers also emits the events of each layer.
-            events = viewer.layers.events, viewer.events.theme, active, grid
+            events = viewer.layers.events, active, grid
             self._callbacks = [(event, self._on_event) for event in events]
         for event, callback in self._callbacks:
             event.connect(callback)
@@ -186,7 +187,7 @@ class LayerLink:
         # napari reads only the visible part of a multiscale image.
         is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
         data = data if is_large else data[0]
-        self.marks = self._draw(self.marks, data, HIGHLIGHT, self._outline_colors, corner)
+        self.marks = self._draw(self.marks, data, HIGHLIGHT, INKS, corner)
         self._hide_or_show()
 
     def _outlined(self, rows: NDArray[np.intp]) -> tuple[list[int], Any]:
@@ -293,17 +294,6 @@ class LayerLink:
         for drawn in filter(None, (self.classes, self.marks)):
             drawn.affine, drawn.units = self._place.values()
 
-    @property
-    def _outline_colors(self) -> dict[int, Any]:
-        """Colours of outlines (1) and of their inner rims (2), which are seen on any image.
-
-        Outlines are black on a light canvas without an image, and otherwise white.
-        """
-        over_image = any(isinstance(x, Image) and x.visible for x in self.viewer.layers)
-        is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
-        inks = ("white", "black") if over_image or is_dark else ("black", "white")
-        return dict(enumerate(map(to_rgba, inks), start=1))
-
     def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
         """Move the camera to cells; if `steady`, keep the zoom if it shows them well."""
         layer, rows = self.layer, self._present(rows)
@@ -359,7 +349,7 @@ class LayerLink:
         return f"{self.layer.name} · {name}"
 
     def _on_event(self, event: Any) -> None:
-        """Follow the layer of the cells, the list of layers, the theme and the grid."""
+        """Follow the layer of the cells, the list of layers and the grid."""
         kind, own = event.type, event.sources[0] is self.layer
         if kind == "removed" and event.value is self.marks:
             self.marks = None
@@ -372,11 +362,6 @@ class LayerLink:
             self.classes.name = self._title(self._shown[0])
         elif kind in ("active", "enabled") or (own and kind in ("visible", "mode")):
             self._hide_or_show()
-        is_seen = kind in ("theme", "inserted", "removed", "reordered", "visible")
-        if self.marks is not None and is_seen:
-            colors = self._outline_colors
-            if tuple(self.marks.colormap.map(1)) != colors[1]:  # Each assignment redraws it.
-                self.marks.colormap = _colormap(colors)
 
     def _hide_or_show(self) -> None:
         """Show the colours, or the labels themselves while the user edits them."""

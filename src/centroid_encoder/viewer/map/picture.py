@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from napari import Viewer
-from numpy.typing import NDArray
+
+from centroid_encoder.viewer.map.canvas import MapCanvas
+from centroid_encoder.viewer.session.session import Session
 
 INCHES = 4.5
 """Height of the figure."""
 
 
-def picture(
-    viewer: Viewer, drawn: NDArray[np.uint8], title: str, colors: Mapping[str, str]
-) -> Figure:
-    """Return a figure of the viewer's canvas with a scale bar, and the drawn map with a legend."""
+def on_screen(viewer: Viewer, canvas: MapCanvas, session: Session) -> Figure:
+    """Return a figure of the image with a scale bar, and the map with the classes."""
+    drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
+    drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
     bar = viewer.scale_bar
     before, bar.visible = bar.visible, True
     try:
@@ -31,7 +33,10 @@ def picture(
     for ax, pixels in zip(places, (image, drawn), strict=True):
         ax.imshow(pixels)
         ax.set_axis_off()
-    places[1].set_title(title, fontsize=9, parse_math=False)
+    places[1].set_title(canvas.title.text(), fontsize=9, parse_math=False)
+    colors = session.class_colors
     marks = [Line2D([], [], ls="", marker="o", color=color) for color in colors.values()]
-    figure.legend(marks, list(colors), loc="center left", bbox_to_anchor=(0.91, 0.5), frameon=False)
+    figure.legend(
+        marks, list(map(str, colors)), loc="center left", bbox_to_anchor=(0.91, 0.5), frameon=False
+    )
     return figure

@@ -11,7 +11,6 @@ from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QComboBox,
-    QCompleter,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -22,6 +21,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
@@ -135,20 +135,13 @@ class Choice(QComboBox):
             self.setCurrentIndex(self._values.index(value))
 
 
-class Search(Choice):
+class Search(Choice, QSearchableComboBox):
     """A `Choice` in which one types a part of an entry; Enter takes the first one that fits."""
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
         super().__init__(name, tip, act)
-        self.setEditable(True)
-        self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.setMaxVisibleItems(20)
-        found = QCompleter(self.model(), self)
-        found.setFilterMode(Qt.MatchFlag.MatchContains)
-        found.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
-        found.setCompletionMode(QCompleter.CompletionMode.PopupCompletion)
-        self.setCompleter(found)
-        self.matches: Any = found.popup()
+        self.matches: Any = self.completer_object.popup()
         """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
@@ -200,7 +193,9 @@ def form_layout(*fields: ValueWidget[Any]) -> QFormLayout:
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
     form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
     for field in fields:
-        add_row(form, field)
+        label = form_label(field.label, field.tooltip or "")
+        label.setBuddy(field.native)
+        form.addRow(label, field.native)
     return form
 
 
@@ -210,15 +205,6 @@ def form_label(text: str, tooltip: str = "") -> QLabel:
     label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST_LABEL) + 8)
     label.setToolTip(tooltip)
     return label
-
-
-def add_row(
-    form: QFormLayout, field: ValueWidget[Any], *beside: QWidget | tuple[QWidget, int]
-) -> None:
-    """Add a row with a label, a field with a stretch of 3, and more widgets."""
-    label = form_label(field.label, field.tooltip or "")
-    label.setBuddy(field.native)
-    form.addRow(label, side_by_side((field.native, 3), *beside))
 
 
 def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:

@@ -41,8 +41,7 @@ NONE_YET = "No cell has a label in the column {!r}. Label cells by hand under La
 class TrainingForm(Form):
     """Fields for the classes and features of a training or a check.
 
-    `advanced` is a page with all other fields. `missing_row` holds the field of `missing` and is
-    hidden until values are missing. `hint` is a text on the columns of the table.
+    `advanced` is a page with all other fields. `hint` is a text on the columns of the table.
     """
 
     label_key_changed = Signal(object)
@@ -78,17 +77,14 @@ class TrainingForm(Form):
         self.max_epochs.native.setValidator(QIntValidator(1, 10**6))
         self.n_folds = SpinBox(name="n_folds", label="Folds", value=5, min=2, max=100)
         self.n_permutations = SpinBox(name="n_permutations", label="Permutations", max=9999)
-        shown_first = self.label_key, self.features, self.missing
-        common = self.mask_var, self.group_key, self.placement, self.n_components
+        shown_first = self.label_key, self.features
+        common = self.missing, self.mask_var, self.group_key, self.placement, self.n_components
         rare = self.unlabeled_category, self.test_size, self.max_epochs, self.device
         of_training, of_check = (*common, *rare), (self.n_folds, self.n_permutations)
         super().__init__((CHECK, TRAIN), *shown_first, *of_training, *of_check)
         self._adata = AnnData()
         self.hint = Message()
-        self.missing_row = QWidget()
-        self.missing_row.setLayout(form_layout(self.missing))
-        self.missing_row.hide()
-        column(self, form_layout(self.label_key, self.features), self.missing_row, self.hint)
+        column(self, form_layout(*shown_first), self.hint)
         self.advanced = QWidget()
         title = QLabel("For Check labels")
         column(self.advanced, form_layout(*of_training), title, form_layout(*of_check))
@@ -138,10 +134,7 @@ class TrainingForm(Form):
 
     def point_at(self, name: str) -> None:
         """Show the field of a parameter and set the focus to it, if there is one."""
-        if name == "missing":
-            self.missing_row.show()
-        own = ("label_key", "missing", "use_rep", "layer", "use_raw")
-        if name in own:
+        if name in ("label_key", "use_rep", "layer", "use_raw"):
             self.shown_wanted.emit()
         super().point_at(name)
 

@@ -73,8 +73,6 @@ class JobPanel(QWidget):
 
     def begin(self, table: Table, call: Call, make: Callable[[], Job], name: str) -> None:
         """Make a job and run it in a thread; see `read_and_check`."""
-        # Import the function in this thread: imports of scikit-learn in two threads can fail.
-        getattr(tl, call.function)
         self.message.say("")
         self.offer_cures({})
         self.session.begun.emit()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from anndata import AnnData
 from qtpy.QtCore import QObject, Signal
 
-from centroid_encoder import tl
 from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.session.draft import first_draft, new_draft, training_job
@@ -91,8 +90,6 @@ class LiveMap(QObject):
         if draft is None:
             session.show_draft(None)
             return
-        # Import PyTorch and scikit-learn here; imports in two threads at once can fail.
-        tl.centroid_encoder  # noqa: B018
         parameters = self._form.parameters()
         make = partial(training_job, draft, column, parameters, quick=labeling is None)
         self.task = Task(partial(run_job, make), partial(self._on_end, draft), self)

@@ -442,8 +442,6 @@ class Session:
             return
         try:
             name = list(self.class_colors)[code]
-            if self.labeling is not None and shown == self.labeling.column:
-                self.change_labels(lambda labeling: labeling.recolor_class(str(name), color))
             for column in {shown, corrected(adata, shown)}:
                 if name in label_colors(adata, column):
                     set_label_color(adata, column, name, color)
@@ -456,8 +454,10 @@ class Session:
     def shown_codes(self) -> NDArray[np.intp]:
         """(n_obs,) index of each cell's class in `class_colors`; −1 without one."""
         adata, shown = self.adata, self.shown_labels
-        if self.drawn is not None or adata is None or shown is None:
+        if self.drawn is not None or adata is None:
             return self.codes
+        if shown is None:
+            return np.full(adata.n_obs, -1, dtype=np.intp)
         classes = pd.Index(list(self.class_colors), dtype=object)
         return codes_in(classes, adata.obs[corrected(adata, shown)])
 
