@@ -366,7 +366,7 @@ def test_feature_panel_writes_what_the_tool_writes(folder: Path) -> None:
     assert found["errors"] == stored["errors"].to_dict("records")
     assert [row["feature"] for row in found["features"]] == stored["features"].index.tolist()
 
-    assert "'a,b' is no list of whole numbers" in failure(*command, "--sizes", "a,b", status=2)
+    assert "'a,b' is no number or list of numbers" in failure(*command, "--sizes", "a,b", status=2)
 
 
 # ingest

@@ -57,6 +57,6 @@ def test_names_resolve():
 
 
 def test_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="'centroid_encoder' has no attribute 'umap'"):
+    with pytest.raises(AttributeError, match="No centroid_encoder attribute umap"):
         _ = ce.umap
     assert not hasattr(ce, "__path_that_is_not_there__")

@@ -1,4 +1,4 @@
-"""Names, defaults and help of parameters, which the widget's forms use."""
+"""Names and help of parameters, which the widget's forms use."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ FUNCTIONS = [f"tl.{name}" for name in ce.tl.__all__] + [f"pl.{name}" for name in
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_is_found_and_documented(name: str) -> None:
-    signature = inspect.signature(attrgetter(name)(ce)).parameters
     found = parameters(name)
-    assert list(found) == list(signature)
-    for one, parameter in found.items():
-        assert parameter.default == signature[one].default
-        assert parameter.doc, one
-        assert not parameter.doc.startswith("As in")
+    assert list(found) == list(inspect.signature(attrgetter(name)(ce)).parameters)
+    for one, doc in found.items():
+        assert doc, one
+        assert not doc.startswith("As in")
 
 
 def test_a_reference_to_another_function_is_replaced_by_its_help() -> None:
     ours, theirs = parameters("tl.cross_validate"), parameters("tl.centroid_encoder")
     for name in ("n_components", "use_rep", "missing", "device"):
-        assert ours[name].doc == theirs[name].doc
+        assert ours[name] == theirs[name]
 
 
 def test_help_has_no_markup() -> None:

@@ -1,21 +1,9 @@
 """Centroid-Encoder: a supervised, parametric embedding with honest errors."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
-from centroid_encoder._lazy import lazy
-
-if TYPE_CHECKING:
-    from centroid_encoder import pl, tl, viewer
-    from centroid_encoder.estimator import CentroidEncoder, load
-    from centroid_encoder.tl._table import read_table
+import lazy_loader
 
 __version__ = version("centroid-encoder")
-__all__ = ["CentroidEncoder", "load", "pl", "read_table", "tl", "viewer"]
-__getattr__, __dir__ = lazy(
-    __name__,
-    {name: name for name in ("pl", "tl", "viewer")}
-    | {"CentroidEncoder": "estimator", "load": "estimator", "read_table": "tl._table"},
-)
+# The stub lists the public names; they are imported on first use, since PyTorch is slow.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -39,6 +39,18 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
+def hdf5_to_write(path: Path, mode: str = "w") -> Iterator[Any]:
+    """Open an HDF5 file to write it or, with the mode "a", to change it.
+
+    If HDF5 itself opens a file, a full disk can crash the process; Python raises an OSError.
+    """
+    import h5py
+
+    with path.open("w+b" if mode == "w" else "r+b") as file, h5py.File(file, mode) as group:
+        yield group
+
+
+@contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Raise an UnreadableError that names the file for any error of a damaged file."""
     try:

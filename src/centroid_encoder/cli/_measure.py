@@ -11,20 +11,10 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
-from centroid_encoder.files import check_space
-from centroid_encoder.stores import check_no_links
+from centroid_encoder.stores import check_no_links, hdf5_to_write
 
-
-def _split(kind: type, context: click.Context, option: click.Parameter, value: str | None) -> Any:
-    """Split a value at commas, and convert the parts to strings or numbers."""
-    try:
-        return [kind(part.strip()) for part in value.split(",")] if value else []
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
-
-
-names_option = partial(click.option, metavar="NAME,…", callback=partial(_split, str))
-numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(_split, float))
+names_option = partial(click.option, metavar="NAME,…", callback=partial(options.split, str))
+numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(options.split, float))
 
 
 @click.command()
@@ -71,8 +61,9 @@ def measure(
         session.warn(f"{text}; if the first one is time, pass time_series=True")
 
     # Imported after the files are read, so that errors about these are printed at once.
+    from anndata.io import write_elem
+
     from centroid_encoder.tl._measure import Measurement
-    from centroid_encoder.tl._size import size_of
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
     if channels:
@@ -87,8 +78,8 @@ def measure(
         if output.suffix.lower() == ".zarr":
             adata.write_zarr(new)
         else:
-            check_space(new.parent, size_of(adata))
-            adata.write_h5ad(new)
+            with hdf5_to_write(new) as file:
+                write_elem(file, "/", adata)
 
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
     sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"

@@ -44,6 +44,14 @@ class Output(click.Path):
         return path
 
 
+def split(kind: type, context: click.Context, option: click.Parameter, value: str | None) -> Any:
+    """Split a value at commas, and convert the parts to strings or numbers."""
+    try:
+        return [kind(part.strip()) for part in value.split(",")] if value else []
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+
+
 def check_outputs(
     outputs: Sequence[Path | None], inputs: Sequence[Path], *, overwrite: bool | None = None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,6 @@ from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_cells
 from centroid_encoder.cli._report import Results, Session, reporting
-
-
-def _whole_numbers(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    """Convert numbers between commas."""
-    try:
-        return None if text is None else tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no list of whole numbers") from error
 
 
 @click.command()
@@ -140,7 +131,7 @@ def cross_validate(
 @options.label_key
 @click.option(
     "--sizes",
-    callback=_whole_numbers,
+    callback=partial(options.split, int),
     metavar="NUMBER,…",
     help="Numbers of features. Default: 5,10,20,50,100, as far as there are more features.",
 )
@@ -169,6 +160,7 @@ def feature_panel(
     on.
     """
     options.check_outputs([output, csv], [input_file], overwrite=overwrite)
+    panel["sizes"] = panel["sizes"] or None
     adata, key, write = session.add_results(
         input_file,
         lambda adata: tl.feature_panel.job(adata, **options.arguments(adata, **panel)),

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
@@ -22,7 +21,6 @@ Points = NDArray[np.floating]
 
 N_NEIGHBORS = 5
 N_DRAWS = 1_000  # of a bootstrap
-FEATURES_AT_ONCE = 256  # number of features that are dense in memory at once
 AT_ONCE = 65_536  # number of points whose distances to all centers are in memory at once
 
 
@@ -104,8 +102,8 @@ def knn_predict(
 
     Without `embedding`, the reference points are classified, each by the others.
     """
-    available = len(reference) - (embedding is None)
-    n = len(reference if embedding is None else embedding)
+    available = reference.shape[0] - (embedding is None)
+    n = (reference if embedding is None else embedding).shape[0]
     if available < 1 or not n:
         return np.zeros(n, dtype=np.intp)
     # Imported here because it is slow, and figures and lists do not need it.
@@ -122,30 +120,17 @@ def knn_predict(
 def input_neighbors(X: Any, reference: Labels, labels: Labels, rows: Labels) -> Labels:
     """Majority class among the five nearest reference rows in the full input space, for some rows.
 
-    Distances are those of the z-scores of all features, with means and standard deviations of the
-    (r,) reference rows, whose classes are `labels`. They are added up over some features at a time,
-    so that X, (n, d) dense or CSR, does not become dense.
+    Distances are those of the z-scores of all features, with the standard deviations of the (r,)
+    reference rows, whose classes are `labels`. Means do not change distances: they are not
+    subtracted, so that CSR data stay sparse.
     """
-    from scipy.stats import mode
+    from sklearn.preprocessing import StandardScaler
 
-    parts, is_sparse = [X, X], bool(sparse.issparse(X))
-    if is_sparse:
-        parts = [X[index].tocsc() for index in (reference, rows)]
-        reference, rows = np.arange(len(reference)), np.arange(len(rows))
-    squared = np.zeros((len(rows), len(reference)))
-    for start in range(0, X.shape[1], FEATURES_AT_ONCE):
-        part = slice(start, start + FEATURES_AT_ONCE)
-        known, new = (some[:, part] for some in parts)
-        known, new = (x.toarray() if is_sparse else x for x in (known, new))
-        known, new = known[reference].astype(np.float64), new[rows].astype(np.float64)
-        scale = known.std(axis=0)
-        scale[scale == 0] = 1
-        known, new = ((x - known.mean(axis=0)) / scale for x in (known, new))
-        squared += np.square(new).sum(axis=1)[:, None] + np.square(known).sum(axis=1)
-        squared -= 2 * product(new, known.T)
-    n_neighbors = min(N_NEIGHBORS, len(reference))
-    nearest = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
-    return np.asarray(mode(labels[nearest], axis=1).mode, dtype=np.intp)
+    if not len(rows):
+        return np.empty(0, dtype=np.intp)
+    scaler = StandardScaler(copy=False, with_mean=False)
+    known = scaler.fit_transform(X[reference])
+    return knn_predict(known, labels, scaler.transform(X[rows]))
 
 
 def nearest_center(

@@ -28,11 +28,10 @@ def legends(
     values: Values,
     regions: tuple[str, Mapping[object, str]] | None,
     *,
+    loc: str | None,
     marked: bool,
     rings: bool,
-    grey_color: str | None,
-    loc: str | None,
-    size: float | str | None,
+    **style: Any,
 ) -> None:
     """Add the legends of a panel of `voronoi`; the last one explains circles and rings.
 
@@ -40,27 +39,16 @@ def legends(
     """
     if loc is None or loc == "none":
         return
-    entries: list[tuple[str, Mapping[object, str], Sequence[str], bool, str]] = []
-    if loc != "on data" and values.colors:
-        entries.append((values.name, values.colors, values.grey, False, loc))
-    if loc == "right margin" and regions is not None:
-        entries.append((*regions, (), True, loc))
-    if not entries and (marked or rings):
-        entries.append(("", {}, (), False, "right margin"))
-    for i, (title, colors, grey, is_region, place) in enumerate(entries):
-        is_last = i == len(entries) - 1
-        legend_beside(
-            ax,
-            title,
-            colors,
-            grey,
-            marked=marked and is_last,
-            rings=rings and is_last,
-            regions=is_region,
-            grey_color=grey_color,
-            loc=place,
-            size=size,
-        )
+    regions = regions if loc == "right margin" else None
+    marks: dict[str, Any] = {"marked": marked, "rings": rings}
+    has_points = loc != "on data" and bool(values.colors)
+    if has_points:
+        also = marks if regions is None else {}
+        legend_beside(ax, values.name, values.colors or {}, values.grey, loc=loc, **also, **style)
+    if regions is not None:
+        legend_beside(ax, regions[0], regions[1], regions=True, **marks, **style)
+    elif not has_points and (marked or rings):
+        legend_beside(ax, "", {}, **marks, **style)
 
 
 def legend_beside(
@@ -182,16 +170,10 @@ def legend_on_data(
             ax.plot(*np.stack([center, end]).T, color=ink, linewidth=0.6, zorder=3)
 
 
-def wrapped(name: str, widest: int | None = None) -> str:
-    """Break a long name into up to four lines of similar length.
-
-    `widest` is the largest number of letters in a line; "…" replaces words that do not fit.
-    """
+def wrapped(name: str) -> str:
+    """Break a long name into up to four lines of similar length; "…" replaces what does not fit."""
     n_lines = min(len(name) // 24 + 1, 4)
-    width = len(name) // n_lines + 6
-    if widest is not None:
-        width = max(min(width, widest), 4)
-    return textwrap.fill(name, width, max_lines=4, placeholder=" …")
+    return textwrap.fill(name, len(name) // n_lines + 6, max_lines=4, placeholder=" …")
 
 
 def move_apart(

@@ -26,7 +26,7 @@ from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import input_neighbors, permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
-from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
+from centroid_encoder.core.splits import at_most, cross_validation_folds, shuffled_labels
 from centroid_encoder.core.suspects import typical_probabilities
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
@@ -481,11 +481,7 @@ def train_fold(
         if place[0] == 0:
             predicted, train = distances[:n].argmin(axis=1), (fit.trained, fit.embed(fit.trained))
             wrong = errors_by_rule(fit, codes, rows, places[:n], predicted, train)
-            rng = np.random.default_rng(estimator.random_state)
-            known, new = (
-                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
-                for index, size in ((fit.trained, N_REFERENCE), (rows, N_QUERIES))
-            )
+            known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
         return place, Fold(rows, pd.Series(of_own, own), wrong, distances, offsets)

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 
 from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
+from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, row_chunks
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, check_name
 from centroid_encoder.tl._composition import categorical
@@ -24,13 +24,12 @@ from centroid_encoder.tl._matrix import fill, is_gap
 from centroid_encoder.tl._new_cells import read_new_cells
 from centroid_encoder.tl._read import (
     MaskVar,
-    as_mask,
     check_choice,
     check_key,
     is_key,
     listed,
     near_matches,
-    obs_column,
+    read_mask,
     read_matrix,
 )
 from centroid_encoder.tl._result import (
@@ -200,7 +199,9 @@ def rank_features(
         ranking = _of_map(adata, comparison, result)
         params |= {"key": key}
     else:
-        chosen = np.ones(adata.n_obs, dtype=bool) if subset is None else _mask(adata, subset)
+        chosen = np.ones(adata.n_obs, dtype=bool)
+        if subset is not None:
+            chosen = read_mask(adata.obs, "obs", subset, "subset")
         comparison = _Comparison.read(adata, groupby, groups, reference, chosen)
         ranking = _of_data(adata, comparison, sources, group_key)
         params |= {} if group_key is None else {"group_key": group_key}
@@ -256,21 +257,6 @@ class _Comparison:
         if not len(ranked):
             raise InputError("groups has no group beside the reference", "groups")
         return cls(groupby, names, codes, ranked, against)
-
-
-def _mask(adata: AnnData, subset: Any) -> NDArray[np.bool_]:
-    """Return the cells of `subset` as an (n_obs,) mask."""
-    is_column = isinstance(subset, str)
-    if isinstance(subset, pd.Series) and not subset.index.equals(adata.obs_names):
-        text = "the index of subset is not obs_names; pass subset.reindex(adata.obs_names)"
-        raise InputError(text, "subset")
-    values = obs_column(adata, subset, "subset").to_numpy() if is_column else np.asarray(subset)
-    mask = as_mask(values)
-    if mask is None or mask.shape != (adata.n_obs,):
-        text = f"obs[{subset!r}]" if is_column else f"an array of shape {values.shape}"
-        must = f"subset must hold True or False for each of the {adata.n_obs} cells, True for some"
-        raise InputError(f"{must}; got {text}", "subset")
-    return mask
 
 
 @dataclass
@@ -380,11 +366,8 @@ def _p_values(
     places = codes[rows] * n_units + units[rows]
     sums, n = np.zeros((2, shape[0] * n_units, X.shape[1]))
     for part, x in row_chunks(X, rows):
-        at = places[part], np.arange(len(places[part]))
-        member = sparse.csr_array((np.ones(len(at[0])), at), shape=(len(sums), len(at[0])))
-        for total, values in ((sums, fill(x, np.zeros(x.shape[1]))), (n, is_gap(x) * -1.0)):
-            product: Any = member @ values
-            total += product if isinstance(product, np.ndarray) else product.toarray()
+        sums += class_sums(fill(x, np.zeros(x.shape[1])), places[part], len(sums))
+        n -= class_sums(is_gap(x), places[part], len(sums))
     n_cells = np.bincount(places, minlength=len(sums)).reshape(shape[:2])
     sums, n = sums.reshape(shape), n.reshape(shape) + n_cells[:, :, None]
     p, few = np.full((len(comparison.ranked), X.shape[1]), np.nan), []

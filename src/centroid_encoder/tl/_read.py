@@ -365,19 +365,27 @@ def _mask_columns(adata: Any, mask_var: MaskVar) -> NDArray[np.intp] | None:
         mask_var = "highly_variable" if "highly_variable" in adata.var else None
     if mask_var is None:
         return None
-    name = "mask_var"
-    if isinstance(mask_var, str):
-        name, mask_var = f"var[{mask_var!r}]", _entry(adata.var, mask_var, "var", "mask_var")
-    elif isinstance(mask_var, pd.Series) and not mask_var.index.equals(adata.var_names):
-        text = "the index of mask_var is not var_names; pass mask_var.reindex(adata.var_names)"
-        raise InputError(text, parameter="mask_var")
-    mask, n_vars = as_mask(mask_var), len(adata.var_names)
-    if mask is None or len(mask) != n_vars:
-        text = f"{name} must hold True or False for each of the {n_vars} variables, True for some"
-        raise InputError(text, parameter="mask_var")
+    mask = read_mask(adata.var, "var", mask_var, "mask_var")
     if automatic:
-        logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
+        text = "    on the %d genes of var['highly_variable'] (mask_var=None takes all)"
+        logger.info(text, int(mask.sum()))
     return np.flatnonzero(mask)
+
+
+def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> NDArray[np.bool_]:
+    """Return the rows of ``obs`` or ``var`` that a column, or a value for each row, selects."""
+    name = parameter
+    if isinstance(value, str):
+        name, value = f"{slot}[{value!r}]", _entry(table, value, slot, parameter)
+    elif isinstance(value, pd.Series) and not value.index.equals(table.index):
+        names = f"{slot}_names"
+        text = f"the index of {name} is not {names}; pass {name}.reindex(adata.{names})"
+        raise InputError(text, parameter)
+    mask = as_mask(value)
+    if mask is None or len(mask) != len(table):
+        text = f"{name} must hold True or False for each of the {len(table)} rows of {slot}"
+        raise InputError(f"{text}, True for some", parameter)
+    return mask
 
 
 def as_mask(values: Any) -> NDArray[np.bool_] | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from centroid_encoder._lazy import lazy
+import lazy_loader
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer._widget import CentroidEncoderWidget, open
 
 __all__ = ["CentroidEncoderWidget", "open"]
-_get, __dir__ = lazy(__name__, {"CentroidEncoderWidget": "_widget", "open": "_widget"})
+_get, __dir__, _ = lazy_loader.attach(__name__, submod_attrs={"_widget": __all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -62,7 +62,7 @@ class Form(QWidget):
 
     def add_tooltips(self) -> None:
         """Give fields without a tooltip the docstring of their parameter; this imports PyTorch."""
-        docs = {name: one.doc for f in self._functions for name, one in parameters(f).items()}
+        docs = {name: doc for f in self._functions for name, doc in parameters(f).items()}
         for name, field in self.fields.items():
             if name in docs and not field.tooltip:
                 # Show the name of the parameter, which messages use and the label may not.
