@@ -456,7 +456,7 @@ class User(LabelsByHand):
             QApplication.processEvents()
         assert widget.training is None
         assert widget.session.labeling is None
-        self.check_keys_given_back()
+        self.check_keymaps()
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
             assert self._has_own_colors(layer), layer.name

@@ -126,6 +126,10 @@ def test_keys_of_napari_that_delete_do_nothing_meanwhile(label, strike, viewer, 
     assert (len(layer.data), str(layer.mode)) == (n, "pan_zoom")
     assert layer in viewer.layers
     assert not given(table)
+    # One can still look beneath a layer.
+    strike(KEY.Key_V)
+    assert not layer.visible
+    strike(KEY.Key_V)
     # Afterwards they are napari's again.
     widget.label.start_button.click()
     layer.selected_data = {3}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from napari.components import ViewerModel
 from qtpy.QtCore import Qt
-from qtpy.QtGui import QAction, QKeyEvent
+from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QFileDialog, QLabel, QLineEdit, QWidget
 
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
@@ -82,6 +82,7 @@ class LabelPanel(QWidget):
             self._column_label, (self.column_line, 1), (self.count_text, 1), self.start_button
         )
         column(self, top, self.how, self.body)
+        self.keys.watch(self)  # also while the dock floats
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
             "undo": session.undo,
@@ -133,11 +134,6 @@ class LabelPanel(QWidget):
         """Write the labels into a file."""
         if self._session.change_labels(lambda labeling: labeling.to_csv(path)):
             self._session.say(f"Saved {path.name}.")
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Handle the keys while a button of the panel has the focus."""
-        if not self.keys.press(event):
-            super().keyPressEvent(event)
 
     def _on_table(self) -> None:
         adata = self._session.adata
