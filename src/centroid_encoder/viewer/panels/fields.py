@@ -11,6 +11,7 @@ from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QComboBox,
+    QCompleter,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -21,7 +22,6 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
@@ -135,13 +135,21 @@ class Choice(QComboBox):
             self.setCurrentIndex(self._values.index(value))
 
 
-class Search(Choice, QSearchableComboBox):
+class Search(Choice):
     """A `Choice` in which one types a part of an entry; Enter takes the first one that fits."""
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
         super().__init__(name, tip, act)
+        self.setEditable(True)
+        self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.setMaxVisibleItems(20)
-        self.matches: Any = self.completer_object.popup()
+        # The completer of superqt's QSearchableComboBox has no parent: its list is never deleted.
+        found = QCompleter(self.model(), self)
+        found.setFilterMode(Qt.MatchFlag.MatchContains)
+        found.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        found.setCompletionMode(QCompleter.CompletionMode.PopupCompletion)
+        self.setCompleter(found)
+        self.matches: Any = found.popup()
         """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
