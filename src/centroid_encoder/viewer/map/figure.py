@@ -9,18 +9,16 @@ import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import PcolorImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
-from PIL import Image
 
 from centroid_encoder.core.regions import blended_colors
 from centroid_encoder.pl._points import opacities
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.viewer.map.artists import Dots, Names
+from centroid_encoder.viewer.map.artists import Dots, Ground, Names
 from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
 
 MAX_NAMES = 20
@@ -76,8 +74,7 @@ class MapFigure:
         self._codes, self._fills, self._edges = self.rows, [""], [""]
         self._regions = PathCollection([], linewidths=1)
         self.ax.add_collection(self._regions, autolim=False)
-        self._blend = PcolorImage(self.ax, zorder=0.5, visible=False)
-        self.ax.add_image(self._blend)
+        self._blend = Ground(zorder=0.5)
         self._blended: tuple[Any, ...] = ()
         """Centers, colours and limits of the picture of soft regions."""
         self._veil = Rectangle(
@@ -87,7 +84,7 @@ class MapFigure:
         self._reference, self._cells, self._bold, self._chosen = dots
         self._chosen.set_animated(True)
         self._names = Names()
-        for artist in (*dots, self._veil, self._names):
+        for artist in (self._blend, *dots, self._veil, self._names):
             self.ax.add_artist(artist)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self._hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=5, **ring)
@@ -242,10 +239,7 @@ class MapFigure:
         if wanted != self._blended:
             self._blended = wanted
             rgb = blended_colors(centers, np.array([*map(to_rgb, shades)]), limits, N_PIXELS)
-            small, side = Image.fromarray(np.rint(255 * rgb).astype(np.uint8)), 4 * N_PIXELS
-            smooth = np.asarray(small.resize((side, side), Image.Resampling.BILINEAR))
-            x, y = np.linspace(limits[0], limits[1], side + 1).T
-            self._blend.set_data(x, y, smooth)
+            self._blend.set_content(rgb, limits)
 
     def _stamp(self, dots: Dots, rows: NDArray[np.intp], size: float) -> None:
         codes, fills = self._codes[rows], self._fills
