@@ -162,9 +162,9 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three, study, qtb
     def check(name: str, expected: list[bool]) -> None:
         """Check which colours the picture of a cell has, once it was read."""
         widget.select(np.flatnonzero(cells.obs["ImageName"] == name)[:1])
-        some = widget.cells.some
-        qtbot.waitUntil(lambda: some.pictures[0] is not None)
-        assert some.pictures[0].pixels.any(axis=(0, 1)).tolist() == expected
+        why = widget.cells.why
+        qtbot.waitUntil(lambda: why.thumbnail is not None)
+        assert why.thumbnail.pixels.any(axis=(0, 1)).tolist() == expected
 
     for place, name in enumerate("ABC"):
         check(name, [i == place for i in range(3)])

@@ -29,8 +29,8 @@ def widget(cells, viewer, open_on) -> CentroidEncoderWidget:
 def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None:
     """Select cells, and wait for what there is about them."""
     widget.select(np.array(rows))
-    why, some = widget.cells.why, widget.cells.some
-    qtbot.waitUntil(lambda: why.table is not None and some._task is None)
+    why = widget.cells.why
+    qtbot.waitUntil(lambda: why.table is not None and not why._tasks)
 
 
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):
@@ -42,9 +42,8 @@ def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells,
         assert why.height() <= 130
         expected = ce.tl.telling_features(cells, cells.obs_names[row], n_features=4)
         assert_frame_equal(why.table, expected)
-        (picture,) = widget.cells.some.pictures
-        middle = picture.pixels.shape[0] // 2
-        assert (picture.pixels[middle, middle] == (255, 0, 0)).all()
+        middle = why.thumbnail.pixels.shape[0] // 2
+        assert (why.thumbnail.pixels[middle, middle] == (255, 0, 0)).all()
         assert all(name in why.toolTip() for name in expected.index)
     widget.select(np.array([3, 40]))
     assert not why.isVisible()
@@ -59,15 +58,16 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
     rows = [3, 40, 41, 77]
     for row in rows:
         widget.select(np.array([row]))
-    why, some = widget.cells.why, widget.cells.some
-    qtbot.waitUntil(lambda: why.table is not None and some.pictures[0] is not None)
+    why = widget.cells.why
+    qtbot.waitUntil(lambda: why.table is not None and why.thumbnail is not None)
     expected = ce.tl.telling_features(cells, cells.obs_names[rows[-1]], n_features=4)
     assert_frame_equal(why.table, expected)
     labels = viewer.layers["nuclei"].data
     x = np.argwhere(labels == cells.obs["cell_id"].iloc[rows[-1]])[:, 1].mean()
-    pixels = some.pictures[0].pixels
-    middle = pixels.shape[0] // 2
-    assert pixels[middle, middle, 0] / 255 == pytest.approx(x / labels.shape[1], abs=0.02)
+    middle = why.thumbnail.pixels.shape[0] // 2
+    assert why.thumbnail.pixels[middle, middle, 0] / 255 == pytest.approx(
+        x / labels.shape[1], abs=0.02
+    )
 
 
 def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, viewer, cells, qtbot):
@@ -82,12 +82,12 @@ def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, vie
     lazy = ones.map_blocks(pixels, dtype=float, meta=np.empty((0, 0)))
     viewer.layers.remove("red")
     viewer.add_image(lazy, name="lazy", contrast_limits=(0, 1))
-    why, some = widget.cells.why, widget.cells.some
+    why = widget.cells.why
     select(widget, [3], qtbot)
-    qtbot.waitUntil(lambda: some.pictures[0] is not None)
+    qtbot.waitUntil(lambda: why.thumbnail is not None)
     damaged.append(True)
     select(widget, [40], qtbot)
-    qtbot.waitUntil(lambda: some.pictures == [None])
+    qtbot.waitUntil(lambda: why.thumbnail is None)
     assert why.isVisible()
     del cells.obsm["X_ce"]
     widget.session.read()

@@ -22,8 +22,6 @@ MAX_READ = 300
 """Pixels along a side that are read of an image."""
 LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
 """Events of an Image layer after which a picture is another one."""
-LISTS = ("inserted", "removed", "reordered")
-"""Events of the list of layers after which a picture may be another one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ from centroid_encoder.viewer.session.session import SelectionMode, Session
 NO_COLORS = "original colours"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
-N_PICTURES, SIDE = 4, 84
+N_PICTURES = 4
 AFTER = 10
 """Milliseconds between a request to zoom and the move of the camera."""
 MAX_MOVED = 3
@@ -90,16 +90,16 @@ class CellsPanel(QWidget):
         tip = "Give the selected cells a label, in a copy of the column; the original stays"
         self.label_button = button("Label as", tip, LabelMenu(session, self))
         self.why = WhyPanel(session, viewer)
-        self.some = Strip(session, viewer, SIDE)
-        """Pictures of a few of the selected cells, or of the only one."""
+        self.some = Strip(session, viewer, N_PICTURES)
+        """Pictures of a few of the selected cells."""
         self.some.hide()
         self.some.clicked.connect(self._on_picture)
         self.effects = EffectsPanel(session)
         self.effects.feature_clicked.connect(self.show_column)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
-        seen = side_by_side((self.some, 4), (self.why, 5), (self.effects.view, 5))
+        seen = side_by_side((self.effects.view, 5), (self.some, 4))
         texts = self.unseen_text, self.image_text
-        column(self, cells, *texts, self.effects, seen)
+        column(self, cells, *texts, self.why, self.effects, seen)
         # Separate events, since labels, camera and colours together would block the window.
         self._coloring = delayed(self, 0, self._recolor)
         self._marking = delayed(self, 0, self._mark)
@@ -160,6 +160,7 @@ class CellsPanel(QWidget):
         for link in gone:
             link.close()
         self._links = list(links.values())
+        self.why.follow(bool(joins))
         viewer = self._viewer
         for callbacks, own in (
             (viewer.mouse_drag_callbacks, self._on_press),
@@ -366,7 +367,7 @@ class CellsPanel(QWidget):
         session, rows = self._session, np.flatnonzero(self._session.selected)
         self.selection_text.say(self._composition(rows))
         joins = [join.joined[rows] for join in self._joins.values()]
-        rows = rows[np.logical_or.reduce(joins)] if joins else rows[:0]
+        rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
         rows = np.random.default_rng(0).permutation(rows)[:N_PICTURES]
         self.some.setVisible(len(rows) > 0 and self.some.has_images)
         if not self.some.isHidden():

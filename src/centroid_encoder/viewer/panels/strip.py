@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from napari.components import ViewerModel
-from napari.layers import Image, Labels
+from napari.layers import Image
 from qtpy.QtCore import QPointF, QRectF, QSize, Qt
 from qtpy.QtGui import (
     QColor,
@@ -24,7 +24,6 @@ from qtpy.QtGui import (
 from qtpy.QtWidgets import QListWidget
 
 from centroid_encoder.viewer.data.thumbnail import (
-    LISTS,
     LOOKS,
     Thumbnail,
     layers_of_cell,
@@ -54,16 +53,16 @@ class Caption(NamedTuple):
 
 
 class Strip(QListWidget):
-    """A list of pictures of cells, at most `side` wide; the present cell has a frame.
+    """A list of pictures of `n` cells at most; the present cell has a frame.
 
     The label below a picture is filled with the colour of its class; a proposal is framed with it.
     """
 
-    def __init__(self, session: Session, viewer: ViewerModel, side: int = SIDE) -> None:
+    def __init__(self, session: Session, viewer: ViewerModel, n: int = N_THUMBNAILS) -> None:
         super().__init__()
         self._session = session
         self._viewer = viewer
-        self._side = side
+        self._n = n
         self._rows: list[int] = []
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
@@ -78,19 +77,17 @@ class Strip(QListWidget):
         self.setWrapping(False)
         for scroll in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
             scroll(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFixedHeight(side + BAR + 6)
+        self.setFixedHeight(SIDE + BAR + 6)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Follow the images while the strip is shown."""
         super().showEvent(event)
         self._viewer.layers.events.connect(self._on_layers)
-        self._session.catalog.link_changed.connect(self._on_link)
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Ignore the images, and read the pictures again when the strip is shown."""
         super().hideEvent(event)
         self._viewer.layers.events.disconnect(self._on_layers)
-        self._session.catalog.link_changed.disconnect(self._on_link, missing_ok=True)
         self._again.stop()
         self._rows = []
 
@@ -119,7 +116,6 @@ class Strip(QListWidget):
             item.setData(Qt.ItemDataRole.AccessibleTextRole, caption.text)
         if rows != self._rows:
             self._rows, self.pictures = rows, [None] * len(rows)
-            self.setMaximumWidth(len(rows) * (self._side + 8))
             self.read()
         self._draw()
 
@@ -127,7 +123,7 @@ class Strip(QListWidget):
         """Read the pictures again, in a thread."""
         if self._task is not None:
             self._task.cancel()
-        side = SHARP * self._side
+        side = SHARP * SIDE
         jobs = [picture_job(self._session, self._viewer, row, side) for row in self._rows]
         self._task = Task(partial(_read, jobs), self._on_read, self)
 
@@ -136,20 +132,14 @@ class Strip(QListWidget):
         self._draw()
 
     def _on_layers(self, event: Any) -> None:
-        of_image = isinstance(event.sources[0], Image) and event.type in LOOKS
-        # Each selection adds or removes Labels layers that the widget draws.
-        of_labels = isinstance(getattr(event, "value", None), Labels)
-        if of_image or (event.type in LISTS and not of_labels):
+        if isinstance(event.sources[0], Image) and event.type in LOOKS:
             self._again.start()
 
-    def _on_link(self) -> None:
-        self._again.start()
-
     def _draw(self) -> None:
-        step = self.viewport().width() // max(self.count(), 1)
-        side = max(min(self._side, step - 2), 1)
+        step = self.viewport().width() // self._n
+        side = max(min(SIDE, step - 2), 1)
         # Qt leaves a margin above an icon.
-        self.setGridSize(QSize(step, self._side + BAR + 4))
+        self.setGridSize(QSize(step, SIDE + BAR + 4))
         self.setIconSize(QSize(side, side + BAR))
         shown = zip(self.captions, self.pictures, strict=True)
         for i, (caption, picture) in enumerate(shown):

@@ -1,23 +1,27 @@
-"""Why a cell is where it is in the map: the features that separate classes."""
+"""Why a cell is where it is in the map: its picture, and the features that separate classes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 from napari.components import ViewerModel
+from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
+from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.fields import delayed
+from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.task import Steps, Task
+from centroid_encoder.viewer.task import Task
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
@@ -25,22 +29,29 @@ if TYPE_CHECKING:
 HEIGHT, LINE = 104, 20
 """Height of the panel, and of a line in it."""
 N_FEATURES = 4
+PAUSE = 100
+"""Milliseconds without a change of the layers after which the picture is drawn again."""
+LISTS = ("inserted", "removed", "reordered")
+"""Events of the list of layers after which the picture may be another one."""
 
 
 class WhyPanel(QWidget):
-    """The features that separate the class of the selected cell from another.
+    """The picture of the selected cell beside the features that separate its class from another.
 
-    Hidden unless one cell is selected. `table` is what is shown, see `tl.telling_features`, or
-    None.
+    Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
+    `tl.telling_features`; None for what there is not.
     """
 
     def __init__(self, session: Session, viewer: ViewerModel) -> None:
         super().__init__()
         self._session, self._viewer = session, viewer
+        self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
-        self._task: Task | None = None
+        self._tasks: dict[str, Task] = {}
+        """Threads that read `thumbnail` or `table`."""
         self._kinds = ("", "")
         """What the two classes are to the cell."""
+        self._again = delayed(self, PAUSE, self._read_pixels)
         self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
@@ -48,18 +59,38 @@ class WhyPanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.selection_changed.connect(self._on_cell)
         session.shown_changed.connect(self._on_shown)
+        session.catalog.link_changed.connect(self._on_cell)
         self._on_cell()
 
+    def follow(self, on: bool) -> None:
+        """Draw the picture again whenever layers change, or no longer."""
+        events = self._viewer.layers.events
+        events.disconnect(self._on_layers)
+        self._again.stop()
+        if on:
+            events.connect(self._on_layers)
+
+    @property
+    def _row(self) -> int | None:
+        """Row of the cell that is selected, if it is one."""
+        rows = np.flatnonzero(self._session.selected)
+        return int(rows[0]) if len(rows) == 1 else None
+
     def _on_cell(self) -> None:
-        """Read the features of the selected cell, if it is one."""
-        if self._task is not None:
-            self._task.cancel()
-        self._task = self.table = None
-        rows, self._drawn = np.flatnonzero(self._session.selected), self._session.drawn
-        adata, result = self._session.drawn_adata, self._drawn
-        if len(rows) == 1 and adata is not None and result is not None:
-            self._read(int(rows[0]), adata, result)
+        """Read what there is about the selected cell."""
+        for name in list(self._tasks):
+            self._tasks.pop(name).cancel()
+        self._drawn = self._session.drawn
+        self.thumbnail = self.table = None
+        self._read_pixels()
+        self._read_features()
         self._show()
+
+    def _on_layers(self, event: Any) -> None:
+        # Each selection adds or removes Labels layers that the widget draws.
+        of_labels = isinstance(getattr(event, "value", None), Labels)
+        if event.type in LOOKS or (event.type in LISTS and not of_labels):
+            self._again.start()
 
     def _on_shown(self) -> None:
         """Read the evidence of another map on the cell; the classes may also have other colours."""
@@ -67,12 +98,18 @@ class WhyPanel(QWidget):
             self._on_cell()
         self.update()
 
-    def _read(self, row: int, adata: AnnData, result: Result) -> None:
-        """Read the features in a thread; there are none if that fails."""
+    def _read_pixels(self) -> None:
+        if (row := self._row) is not None:
+            self._read("thumbnail", picture_job(self._session, self._viewer, row))
+
+    def _read_features(self) -> None:
+        row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
+        if row is None or adata is None or result is None:
+            return
         differs = result.codes[row] not in (-1, result.predicted[row])
         self._kinds = ("label", "predicted") if differs else ("predicted", "next")
 
-        def read(_: Steps) -> pd.DataFrame:
+        def read() -> pd.DataFrame:
             from centroid_encoder.tl._telling_features import TellingFeatures
 
             with self._lock:
@@ -80,35 +117,48 @@ class WhyPanel(QWidget):
                     self._features = result, TellingFeatures(adata, result)
                 return self._features[1].of_cell(row, N_FEATURES)
 
-        def on_end(found: pd.DataFrame | None, _: Exception | None) -> None:
-            self._task, self.table = None, found
+        self._read("table", read)
+
+    def _read(self, name: str, read: Callable[[], Any]) -> None:
+        """Read one of the attributes in a thread; it is None if that fails."""
+
+        def on_end(found: Any, _: Exception | None) -> None:
+            self._tasks.pop(name, None)
+            setattr(self, name, found)
             self._show()
 
-        self._task = Task(read, on_end, self)
+        if name in self._tasks:
+            self._tasks.pop(name).cancel()
+        self._tasks[name] = Task(lambda _: read(), on_end, self)
 
     def _show(self) -> None:
         """Show what was found; keep the height while an answer is to come."""
         table = self.table
-        if table is not None or self._task is None:
-            self.setVisible(table is not None)
+        is_empty = self.thumbnail is None and table is None
+        if not is_empty or not self._tasks:
+            self.setVisible(not is_empty)
         self.setToolTip("" if table is None else "\n".join(map(_line, table.itertuples())))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Draw a line for each feature."""
+        """Draw the picture, and beside it a line for each feature."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        left = 0.0
+        if self.thumbnail is not None:
+            draw_picture(painter, self.thumbnail, HEIGHT)
+            left = HEIGHT + 8.0
         if self.table is not None:
-            painter = QPainter(self)
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._draw_features(painter, self.table)
-            painter.end()
+            self._draw_features(painter, self.table, left)
+        painter.end()
 
-    def _draw_features(self, painter: QPainter, table: pd.DataFrame) -> None:
+    def _draw_features(self, painter: QPainter, table: pd.DataFrame, left: float) -> None:
         """Draw a line for each feature: the ranges of both classes, and the value of the cell."""
         theme, palette = get_theme(self._viewer.theme), self._session.class_colors
         ink, page = (QColor(c.as_hex("long")) for c in (theme.text, theme.background))
         names = [table[column].iloc[0] for column in ("class", "other")]
         colors = [QColor(palette.get(name, GREY)) for name in names]
-        width = self.width()
+        width = self.width() - left
 
         def write(text: object, x: float, y: float, width: float) -> None:
             elided = Qt.TextElideMode.ElideMiddle
@@ -120,14 +170,14 @@ class WhyPanel(QWidget):
         painter.setFont(font)
         painter.setPen(ink)
         for x, kind, name, color in zip((0, 0.4), self._kinds, names, colors, strict=True):
-            painter.fillRect(QRectF(x * width, 6, 9, 9), color)
-            write(f"{kind}: {name}", x * width + 13, 0, 0.4 * width - 19)
-        painter.fillRect(QRectF(0.8 * width, 3, 2, 15), ink)
-        write("this cell", 0.8 * width + 7, 0, 0.2 * width - 7)
-        start, length = 0.58 * width, 0.42 * width - 2
+            painter.fillRect(QRectF(left + x * width, 6, 9, 9), color)
+            write(f"{kind}: {name}", left + x * width + 13, 0, 0.4 * width - 19)
+        painter.fillRect(QRectF(left + 0.8 * width, 3, 2, 15), ink)
+        write("this cell", left + 0.8 * width + 7, 0, 0.2 * width - 7)
+        start, length = left + 0.58 * width, 0.42 * width - 2
         for i, one in enumerate(table.itertuples()):
             y = LINE * (i + 1)
-            write(one.Index, 0, y, 0.58 * width - 6)
+            write(one.Index, left, y, 0.58 * width - 6)
             ranges = np.array(
                 [[one.low, one.median, one.high], [one.other_low, one.other_median, one.other_high]]
             )
