@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
@@ -120,6 +121,16 @@ def test_save_of_the_widget_needs_space(folder: Path) -> None:
         (lambda: save_model(adata, "ce", "out.safetensors"), 4_000_000, None),
     ):
         check(call, n_bytes, words)
+
+
+def test_an_error_amid_hdf5_does_not_end_the_process(folder: Path) -> None:
+    from centroid_encoder.viewer._save import save_h5ad
+
+    X = sparse.random(2000, 300, 0.2, format="csr", dtype=np.float32, random_state=0)
+    adata = ad.AnnData(X, layers={"dense": X.toarray()})
+    save_h5ad(adata, "whole.h5ad")
+    for n_bytes in np.linspace(1000, Path("whole.h5ad").stat().st_size - 1, 20):
+        check(lambda: save_h5ad(adata, "out.h5ad"), int(n_bytes), f"out.h5ad {TOO_LARGE}")
 
 
 @pytest.fixture
