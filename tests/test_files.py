@@ -7,11 +7,13 @@ import os
 import stat
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from centroid_encoder.files import (
     check_distinct,
+    check_space,
     check_target,
     replacing,
     replacing_all,
@@ -42,10 +44,12 @@ def test_targets_that_cannot_be_files_are_errors(
     [
         (PermissionError(errno.EACCES, "Permission denied"), "there may not be written to; choose"),
         (OSError(errno.ENOSPC, "No space left on device"), "a.csv was not written: No space left"),
-        (OSError("no reason"), "a.csv was not written: no reason$"),
+        (RuntimeError("no reason"), "a.csv was not written: no reason$"),
     ],
 )
-def test_the_error_states_why_a_file_was_not_written(error: OSError, message: str) -> None:
+def test_the_error_states_why_a_file_was_not_written(
+    error: OSError | RuntimeError, message: str
+) -> None:
     kind = PermissionError if isinstance(error, PermissionError) else OSError
     with pytest.raises(kind, match=message), writing(Path("there", "a.csv")):
         raise error
@@ -132,6 +136,36 @@ def test_a_device_behind_a_link_is_not_replaced(device: Path, tmp_path: Path) ->
 
     with pytest.raises(OSError, match="is a device, a pipe or a socket, not a file"):
         check_target(path, ".safetensors")
+
+
+def test_too_little_space_is_an_error_before_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=3_000_000))
+    message = r"the disk is too full: about 5\.0 MB are needed, and 3\.0 MB are free"
+    with pytest.raises(OSError, match=message), replacing(path, 5_000_000):
+        pytest.fail("there is too little space")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system lacks posix_fallocate")
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EOPNOTSUPP])
+def test_a_quota_is_an_error_before_writing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int, start: int, n_bytes: int) -> None:
+        assert n_bytes == 5_000_000
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    message = r"the disk is too full: about 5\.0 MB are needed, and a quota or limit allows less"
+    can_allocate = number != errno.EOPNOTSUPP
+    with pytest.raises(OSError, match=message) if can_allocate else nullcontext():
+        check_space(tmp_path, 5_000_000)
+    assert not os.listdir(tmp_path)
 
 
 @posix

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
 
 resource = pytest.importorskip("resource", reason="Windows has no such limits")
 FIT = "--label-key kind --max-epochs 1 -q -o"
+TOO_FULL = "was not written: the disk is too full: about "
 TOO_LARGE = "was not written: File too large"
 ENOUGH = 10**9
 
@@ -95,12 +95,12 @@ def test_commands_need_space_for_the_copy_and_the_results(folder: Path) -> None:
     measure = command("measure labels.npy -q -o out.h5ad")
     # The first limit is too small for a copy of the input, the others for the results.
     for call, n_bytes, words in (
-        (h5ad, size // 2, f"out.h5ad {TOO_LARGE}"),
-        (h5ad, size + 1000, f"out.h5ad {TOO_LARGE}"),
-        (folds, size + 1000, f"out.h5ad {TOO_LARGE}"),
-        (measure, 40_000, f"out.h5ad {TOO_LARGE}"),
+        (h5ad, size // 2, f"out.h5ad {TOO_FULL}"),
+        (h5ad, size + 1000, f"out.h5ad {TOO_FULL}"),
+        (folds, size + 1000, f"out.h5ad {TOO_FULL}"),
+        (measure, 40_000, f"out.h5ad {TOO_FULL}"),
         (zarr, 5_000, "out.zarr was not written: "),
-        (both, 1_000_000, f"out.safetensors {TOO_LARGE}"),
+        (both, 1_000_000, f"out.safetensors {TOO_FULL}"),
         *((call, 4_000_000, None) for call in (h5ad, folds, measure, both)),
     ):
         check(call, n_bytes, words)
@@ -112,25 +112,15 @@ def test_save_of_the_widget_needs_space(folder: Path) -> None:
     adata = ad.read_h5ad("in.h5ad")
     ce.tl.centroid_encoder(adata, "kind", model=ce.CentroidEncoder(max_epochs=1), progress=False)
     for call, n_bytes, words in (
-        (lambda: save_h5ad(adata, "out.h5ad"), 3_000_000, f"out.h5ad {TOO_LARGE}"),
+        (lambda: save_h5ad(adata, "out.h5ad"), 3_000_000, f"out.h5ad {TOO_FULL}"),
         (lambda: save_zarr(adata, "out.zarr"), 5_000, f"out.zarr {TOO_LARGE}"),
-        (lambda: save_model(adata, "ce", "out.safetensors"), 5_000, f"safetensors {TOO_LARGE}"),
-        (lambda: ce.tl.fitted_model(adata).save("out.safetensors"), 5_000, "File too large"),
+        (lambda: save_model(adata, "ce", "out.safetensors"), 5_000, f"safetensors {TOO_FULL}"),
+        (lambda: ce.tl.fitted_model(adata).save("out.safetensors"), 5_000, "too full"),
         (lambda: save_h5ad(adata, "out.h5ad"), 10_000_000, None),
         (lambda: save_zarr(adata, "out.zarr"), 4_000_000, None),
         (lambda: save_model(adata, "ce", "out.safetensors"), 4_000_000, None),
     ):
         check(call, n_bytes, words)
-
-
-def test_an_error_amid_hdf5_does_not_end_the_process(folder: Path) -> None:
-    from centroid_encoder.viewer._save import save_h5ad
-
-    X = sparse.random(2000, 300, 0.2, format="csr", dtype=np.float32, random_state=0)
-    adata = ad.AnnData(X, layers={"dense": X.toarray()})
-    save_h5ad(adata, "whole.h5ad")
-    for n_bytes in np.linspace(1000, Path("whole.h5ad").stat().st_size - 1, 20):
-        check(lambda: save_h5ad(adata, "out.h5ad"), int(n_bytes), f"out.h5ad {TOO_LARGE}")
 
 
 @pytest.fixture
@@ -148,6 +138,6 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_an_error_of_one_line(small_disk: Path) -> None:
-    check(command(f"fit in.h5ad {FIT} disk/out.h5ad"), ENOUGH, "was not written: No space left")
+    check(command(f"fit in.h5ad {FIT} disk/out.h5ad"), ENOUGH, TOO_FULL)
     check(command(f"fit in.zarr {FIT} disk/out.zarr"), ENOUGH, "out.zarr was not written: ")
     assert os.listdir(small_disk) == ["filler"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -47,6 +48,27 @@ def check_distinct(
         written[place] = str(path)
 
 
+def check_space(folder: Path, n_bytes: int) -> None:
+    """Raise an OSError if a folder has no room for a file.
+
+    Without space, HDF5 can crash, also in a file that Python has opened (h5py 3.16). A scratch
+    file of this size is allocated, because a quota or a limit of the size of files can be less than
+    the free space of the disk.
+    """
+    text = f"the disk is too full: about {n_bytes / 1e6:,.1f} MB are needed, and"
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes:
+        raise OSError(errno.ENOSPC, f"{text} {free / 1e6:,.1f} MB are free")
+    if n_bytes and hasattr(os, "posix_fallocate"):
+        with tempfile.TemporaryFile(dir=folder) as scratch:
+            try:
+                os.posix_fallocate(scratch.fileno(), 0, n_bytes)
+            except OSError as error:
+                # Other errors come from file systems that cannot allocate.
+                if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                    raise OSError(error.errno, f"{text} a quota or limit allows less") from error
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Add the name of a file to the error if writing it fails."""
@@ -55,18 +77,20 @@ def writing(path: Path) -> Iterator[None]:
     except PermissionError as error:
         text = f"{path.parent} may not be written to; choose another folder"
         raise PermissionError(text) from error
-    except OSError as error:
-        raise OSError(f"{path} was not written: {error.strerror or error}") from error
+    except (OSError, RuntimeError) as error:  # h5py raises RuntimeError on a full disk
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OSError(f"{path} was not written: {reason}") from error
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty file to write to; it is renamed to `path` at the end.
+def replacing(path: str | os.PathLike[str], n_bytes: int = 0) -> Iterator[Path]:
+    """Yield an empty file to write about `n_bytes` to; it is renamed to `path` at the end.
 
     The rename is atomic, so that `path` is either the old or the new file at any time.
     """
     place = Path(os.path.realpath(path))
     _check_place(place)
+    check_space(place.parent, n_bytes)
     with replacing_all([place]) as (new,):
         new.touch()  # It gets the permissions of a new file.
         yield new

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -37,49 +36,6 @@ def opened(path: Path) -> Iterator[Any]:
     with h5py.File(path) as file:
         check_links(file)
         yield file
-
-
-class _File(FileIO):
-    """A file whose first error of writing is kept in `error` instead of being raised."""
-
-    error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        left = memoryview(data)
-        try:
-            while len(left) and self.error is None:
-                left = left[super().write(left) :]
-        except OSError as error:
-            self.error = error
-        return len(data)
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return size or 0
-
-
-@contextmanager
-def hdf5_to_write(path: Path, mode: str = "w") -> Iterator[Any]:
-    """Open an HDF5 file to write it or, with the mode "a", to change it.
-
-    An error of writing, such as that of a full disk, is raised at the end: within HDF5, it can end
-    the process.
-    """
-    import h5py
-
-    with _File(path, "w+b" if mode == "w" else "r+b") as file:
-        try:
-            with h5py.File(file, mode) as group:
-                yield group
-        except Exception as error:
-            if file.error is None:
-                raise
-            raise file.error from error
-        if file.error is not None:
-            raise file.error
 
 
 @contextmanager

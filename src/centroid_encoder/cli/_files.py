@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from centroid_encoder.files import replacing_all, writing
-from centroid_encoder.stores import hdf5_to_write, opened, reading
+from centroid_encoder.files import check_space, replacing_all, writing
+from centroid_encoder.stores import opened, reading
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -63,10 +63,12 @@ def _read(file: Any) -> AnnData:
 
 def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     """Return a function that writes a copy of `source` with the results of a job in `adata`."""
+    import h5py
     import zarr
     from anndata.io import write_elem
 
     from centroid_encoder.tl._matrix import is_lazy
+    from centroid_encoder.tl._size import size_of
     from centroid_encoder.tl._writable import writable, writable_frame
 
     # Files of old versions are read as a whole, and written in the new layout.
@@ -95,11 +97,11 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             put(store)
             zarr.consolidate_metadata(store.store)
         elif is_whole:
-            with hdf5_to_write(new) as file:
-                write_elem(file, "/", writable(adata))
+            writable(adata).write_h5ad(new)
         else:
+            check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))
             shutil.copyfile(source, new)
-            with hdf5_to_write(new, "a") as file:
+            with h5py.File(new, "a") as file:
                 put(file)
 
     return write

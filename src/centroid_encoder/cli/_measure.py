@@ -11,7 +11,8 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
-from centroid_encoder.stores import check_no_links, hdf5_to_write
+from centroid_encoder.files import check_space
+from centroid_encoder.stores import check_no_links
 
 names_option = partial(click.option, metavar="NAME,…", callback=partial(options.split, str))
 numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(options.split, float))
@@ -61,9 +62,8 @@ def measure(
         session.warn(f"{text}; if the first one is time, pass time_series=True")
 
     # Imported after the files are read, so that errors about these are printed at once.
-    from anndata.io import write_elem
-
     from centroid_encoder.tl._measure import Measurement
+    from centroid_encoder.tl._size import size_of
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
     if channels:
@@ -78,8 +78,8 @@ def measure(
         if output.suffix.lower() == ".zarr":
             adata.write_zarr(new)
         else:
-            with hdf5_to_write(new) as file:
-                write_elem(file, "/", adata)
+            check_space(new.parent, size_of(adata))
+            adata.write_h5ad(new)
 
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
     sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"

@@ -218,8 +218,9 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
     """Write a ``.safetensors`` file beside `path`, and rename it when it is complete."""
-    with replacing(path) as beside:
-        beside.write_bytes(serialize(arrays, metadata={FORMAT: json.dumps(config)}))
+    content = serialize(arrays, metadata={FORMAT: json.dumps(config)})
+    with replacing(path, len(content)) as beside:
+        beside.write_bytes(content)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:

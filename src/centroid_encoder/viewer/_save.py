@@ -15,13 +15,9 @@ from matplotlib.figure import Figure
 from centroid_encoder import tl
 from centroid_encoder.files import check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
-from centroid_encoder.stores import (
-    check_no_links,
-    check_store_target,
-    hdf5_to_write,
-    replacing_folder,
-)
+from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 from centroid_encoder.tl._result import embedding_key
+from centroid_encoder.tl._size import size_of
 from centroid_encoder.tl._writable import writable
 from centroid_encoder.viewer.data.tables import Table
 
@@ -32,8 +28,8 @@ def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
     """Write a ``.h5ad`` file; `without` are parts to leave out, as in `writable`."""
     path = check_target(path, ".h5ad")
     copy = writable(adata, without)
-    with writing(path), replacing(path) as beside, hdf5_to_write(beside) as file:
-        write_elem(file, "/", copy)
+    with writing(path), replacing(path, size_of(copy)) as beside:
+        copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
 def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:

@@ -277,8 +277,6 @@ class CentroidEncoderWidget(QWidget):
         if window is not None and dock is not None and not dock.isFloating():
             width = round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
-        if window is not None and (image := window.centralWidget()) is not None:
-            self.label.keys.watch(window, *image.findChildren(QWidget))
         # Not earlier: the delay would be over before the dock is painted.
         self._loading.start()
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from qtpy.compat import isalive
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QColorDialog, QInputDialog
+from qtpy.QtWidgets import QColorDialog, QDockWidget, QInputDialog
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from tests.viewer.seen import seen_colors
@@ -178,6 +178,46 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(label, qtbot, t
     qtbot.keyClick(line, KEY.Key_1)
     assert line.text() == "1"
     assert not given(table)
+
+
+@pytest.mark.parametrize("is_floating", [False, True])
+def test_keys_serve_wherever_the_focus_is(is_floating, label, qtbot, table, viewer):
+    widget = label("labels")
+    dock, qt = widget.parentWidget(), viewer.window._qt_viewer
+    while not isinstance(dock, QDockWidget):
+        dock = dock.parentWidget()
+    dock.setFloating(is_floating)
+    docks = viewer.window._qt_window.findChildren(QDockWidget)
+    places = (
+        widget.label.start_button,
+        widget.data,
+        qt.layers,
+        qt.controls,
+        qt.canvas.native,
+        *docks,
+    )
+    for row, place in enumerate(places):
+        widget.select(np.array([row]))
+        qtbot.keyClick(place, KEY.Key_1)
+        assert str(viewer.layers["cells"].mode) == "pan_zoom", place
+        assert list(given(table)) == [f"cell{i}" for i in range(row + 1)], place
+    dock.setFloating(False)
+
+
+def test_enter_in_a_line_is_no_answer_to_the_queue(label, qtbot, table, viewer):
+    widget = label()
+    accepted: list[bool] = []
+    widget.label.keys.acts["accept"] = lambda: accepted.append(True)
+    line = widget.label.name_line
+    viewer.window._qt_window.activateWindow()
+    line.setFocus()
+    line.setText("c")
+    qtbot.keyClick(line, KEY.Key_Return)
+    assert "c" in [one.name for one in widget.session.labeling.classes]
+    assert not accepted
+    widget.classes.view.setFocus()
+    qtbot.keyClick(widget.classes.view, KEY.Key_Return)
+    assert accepted
 
 
 def test_a_class_is_renamed_gets_a_key_and_a_colour_and_is_removed(label, table):

@@ -9,7 +9,15 @@ from typing import NamedTuple
 from napari.components import ViewerModel
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QKeyEvent
-from qtpy.QtWidgets import QWidget
+from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QDockWidget,
+    QLineEdit,
+    QMainWindow,
+    QPlainTextEdit,
+    QTextEdit,
+    QWidget,
+)
 
 from centroid_encoder.viewer.data.tables import is_drawn
 
@@ -43,19 +51,25 @@ USELESS = {"Delete", *(f"Ctrl+{key}" for key in ("A", "C", "V", "X", "Delete", "
 which shows and hides the active layer, keeps its meaning."""
 
 
-class Keys(QObject):
-    """Handles keys in `watched` widgets of Qt, before napari and the widgets do.
+FIELDS = QLineEdit, QAbstractSpinBox, QTextEdit, QPlainTextEdit
+"""Widgets in which one writes."""
 
-    `label` is called with the name of a class when its key is pressed. `acts` has the functions of
-    `FIXED` by their names. Other keys that switch tools of a layer, or delete what is selected, do
+
+class Keys(QObject):
+    """Handles keys in the window of a panel, before napari and the widgets do.
+
+    Keys are handled in the window, its canvas, all docks, and the widgets of `watch`. `label` is
+    called with the name of a class when its key is pressed. `acts` has the functions of `FIXED` by
+    their names. Other keys that switch tools of a layer, or delete what is selected, do
     nothing from `bind` to `release`. While the active layer is being edited, all keys are those of
     napari: Ctrl+Z undoes a brush stroke then.
     """
 
-    def __init__(self, viewer: ViewerModel, label: Callable[[str], object]) -> None:
+    def __init__(self, viewer: ViewerModel, panel: QWidget, label: Callable[[str], object]) -> None:
         super().__init__()
         self.acts: dict[str, Act] = {}
         self._viewer = viewer
+        self._panel = panel
         self._label = label
         self._names: dict[str, str] | None = None
         """Names of the classes by their keys; None while nobody labels."""
@@ -67,6 +81,12 @@ class Keys(QObject):
 
     def bind(self, names: Mapping[str, str]) -> None:
         """Handle all keys, and those of the classes, in place of those before."""
+        if self._names is None:  # Docks may have been added.
+            window: QWidget | None = self._panel.window()
+            if isinstance(window, QDockWidget):  # The dock of the panel floats.
+                window = window.parentWidget()
+            if isinstance(window, QMainWindow) and (image := window.centralWidget()) is not None:
+                self.watch(window, *window.findChildren(QDockWidget), *image.findChildren(QWidget))
         self._names = dict(names)
 
     def release(self) -> None:
@@ -75,12 +95,15 @@ class Keys(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Handle a key that is pressed in a widget, or claim it as no shortcut of a menu."""
-        if isinstance(event, QKeyEvent) and self._is_on and (act := self._act(event)) is not None:
-            if event.type() == QEvent.Type.ShortcutOverride:
-                event.accept()
-            elif event.type() == QEvent.Type.KeyPress and not event.isAutoRepeat():
-                act()
-            return True
+        if isinstance(event, QKeyEvent) and isinstance(watched, QWidget) and self._is_on:
+            # A line ignores Enter after its own action; it is no Enter for the widgets around it.
+            is_written = isinstance(watched.focusWidget(), FIELDS)
+            if not is_written and (act := self._act(event)) is not None:
+                if event.type() == QEvent.Type.ShortcutOverride:
+                    event.accept()
+                elif event.type() == QEvent.Type.KeyPress and not event.isAutoRepeat():
+                    act()
+                return True
         return bool(super().eventFilter(watched, event))
 
     @property

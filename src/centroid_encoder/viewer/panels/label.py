@@ -37,7 +37,7 @@ class LabelPanel(QWidget):
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
-        self.keys = Keys(viewer, self.label)
+        self.keys = Keys(viewer, self, self.label)
         self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
@@ -82,7 +82,6 @@ class LabelPanel(QWidget):
             self._column_label, (self.column_line, 1), (self.count_text, 1), self.start_button
         )
         column(self, top, self.how, self.body)
-        self.keys.watch(self)  # also while the dock floats
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
             "undo": session.undo,
