@@ -49,8 +49,6 @@ NAMES = {
 USELESS = {"Delete", *(f"Ctrl+{key}" for key in ("A", "C", "V", "X", "Delete", "Backspace"))}
 """Keys of napari that do nothing meanwhile, as do letters and digits: they change layers. Only V,
 which shows and hides the active layer, keeps its meaning."""
-
-
 FIELDS = QLineEdit, QAbstractSpinBox, QTextEdit, QPlainTextEdit
 """Widgets in which one writes."""
 
@@ -60,9 +58,9 @@ class Keys(QObject):
 
     Keys are handled in the window, its canvas, all docks, and the widgets of `watch`. `label` is
     called with the name of a class when its key is pressed. `acts` has the functions of `FIXED` by
-    their names. Other keys that switch tools of a layer, or delete what is selected, do
-    nothing from `bind` to `release`. While the active layer is being edited, all keys are those of
-    napari: Ctrl+Z undoes a brush stroke then.
+    their names. Other keys that switch tools of a layer, or delete what is selected, do nothing
+    from `bind` to `release`. While the active layer is being edited, all keys are those of napari:
+    Ctrl+Z undoes a brush stroke then.
     """
 
     def __init__(self, viewer: ViewerModel, panel: QWidget, label: Callable[[str], object]) -> None:
