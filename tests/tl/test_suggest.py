@@ -64,9 +64,9 @@ def test_probabilities_are_those_of_the_map(labelled):
 def test_probabilities_allow_for_missing_values_as_in_a_query(labelled):
     adata = labelled.copy()
     adata.X[60:80] = np.nan
-    adata.X[100:, :4] = np.nan
-    queue = ce.tl.suggest(adata, n=30)
-    assert (adata[queue.index].to_df().isna().sum(axis=1) == 4).sum() > 5
+    adata.X[100:, :6] = np.nan
+    queue = ce.tl.suggest(adata, n=60)
+    assert (adata[queue.index].to_df().isna().sum(axis=1) == 6).sum() > 20
     query = ad.AnnData(adata.X, obs=adata.obs[[]], var=adata.var)
     ce.tl.ingest(query, labelled, missing="estimate", max_missing=1, progress=False)
     found = query.obs.loc[queue.index]
