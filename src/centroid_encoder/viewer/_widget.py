@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
-    QApplication,
     QComboBox,
     QDockWidget,
     QMainWindow,
@@ -85,7 +82,6 @@ class CentroidEncoderWidget(QWidget):
         # napari gives plugins a proxy of the viewer.
         self.viewer: napari.Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
-        self._connected = False
         self._decided = True
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
@@ -129,17 +125,6 @@ class CentroidEncoderWidget(QWidget):
         lasso.toggled.connect(self.cells.draw_lasso)
         self.cells.lasso_stopped.connect(lambda: lasso.setChecked(False))
         self._attach()
-
-    def __del__(self) -> None:
-        """Let Qt delete a closed widget as a whole.
-
-        Before 6.12, PySide6 deletes the children that Python's garbage collector finds while their
-        parents still use them, which ends the process. Python calls ``__del__`` before that.
-        """
-        if threading.current_thread() is threading.main_thread():
-            with suppress(RuntimeError):  # Qt has deleted the widget already.
-                self.deleteLater()
-                QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables, also with images beside them; napari opens all other files."""
@@ -332,27 +317,23 @@ class CentroidEncoderWidget(QWidget):
             self._docking.start()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Detach from the viewer when the dock is closed, attach when it is docked again."""
+        """Detach from the viewer and delete the widget when its dock is closed."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.ParentChange and hasattr(self, "_connected"):
-            if self.parent() is None:
-                self._detach()
-            else:
-                self._attach()
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            self._detach()
+            # The connection keeps the widget until Qt has deleted it. Before 6.12, PySide6 would
+            # delete parts that Python's garbage collector finds while others still use them.
+            self.destroyed.connect(lambda: self)
+            self.deleteLater()
 
     def _attach(self) -> None:
-        if not self._connected:
-            self._connected = True
-            self.viewer.events.theme.connect(self._on_theme)
-            self._on_theme()
-            self.catalog.connect()
-            self._docking.start()
-            if "torch" not in sys.modules:
-                self.message.say(LOADING)
-            if self.session.table is None:
-                self.session.read()
-            else:
-                self.cells.link()
+        self.viewer.events.theme.connect(self._on_theme)
+        self._on_theme()
+        self.catalog.connect()
+        self._docking.start()
+        if "torch" not in sys.modules:
+            self.message.say(LOADING)
+        self.session.read()
 
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
@@ -363,20 +344,18 @@ class CentroidEncoderWidget(QWidget):
             self.message.say("")
 
     def _detach(self) -> None:
-        if self._connected:
-            self._connected = False
-            if self.training is not None:
-                what = "check" if self.training_panel.checking else "training"
-                show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
-            self.cancel()
-            self.label.end()
-            self.new_data.opening.cancel()
-            self.new_data.progress.cancel()
-            self.cells.unlink()
-            self._bring_back()
-            self.catalog.disconnect()
-            self.data.stop()
-            self.viewer.events.theme.disconnect(self._on_theme)
+        if self.training is not None:
+            what = "check" if self.training_panel.checking else "training"
+            show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
+        self.cancel()
+        self.label.end()
+        self.new_data.opening.cancel()
+        self.new_data.progress.cancel()
+        self.cells.unlink()
+        self._bring_back()
+        self.catalog.disconnect()
+        self.data.stop()
+        self.viewer.events.theme.disconnect(self._on_theme)
 
     def _on_theme(self, _: Any = None) -> None:
         theme = get_theme(self.viewer.theme)

@@ -11,7 +11,6 @@ from napari.layers import Labels
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
-from superqt.utils import create_worker
 
 from centroid_encoder.tl._table import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
@@ -38,7 +37,7 @@ from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
-from centroid_encoder.viewer.task import run_job
+from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
@@ -180,17 +179,14 @@ class DataPanel(QWidget):
     def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
         """Read the ids of a layer in a thread."""
 
-        def read() -> Future[LayerIds]:
-            try:
-                ids.set_result(read_ids(layer))
-            except Exception as error:  # Reading lazy pixels can raise any error.
+        def on_end(found: LayerIds, error: Exception | None) -> None:
+            if error is None:
+                ids.set_result(found)
+            else:  # Reading lazy pixels can raise any error.
                 ids.set_exception(ValueError(str(error)))
-            return ids
+            self.catalog.take_ids(ids)
 
-        create_worker(read, _connect={"returned": self._on_ids_read})
-
-    def _on_ids_read(self, ids: Future[LayerIds]) -> None:
-        self.catalog.take_ids(ids)
+        Task(lambda _: read_ids(layer), on_end, self, daemon=True)
 
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table
