@@ -88,7 +88,9 @@ def test_enter_writes_the_table_of_a_comparison(widget, folder, qtbot):
     effects = widget.cells.effects
     qtbot.waitUntil(lambda: effects.save_button.isVisible() and effects.save_button.isEnabled())
     enter(qtbot, effects.save_button.click)
-    assert set(pd.read_csv(folder / "effects.csv")["feature"]) == set(widget.session.adata.var_names)
+    assert set(pd.read_csv(folder / "effects.csv")["feature"]) == set(
+        widget.session.adata.var_names
+    )
 
 
 def type_name(name: str, kind: str = "") -> Callable[[QFileDialog], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
-from qtpy.QtGui import QKeyEvent
+from qtpy.QtGui import QKeyEvent, QKeySequence
 from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
@@ -102,6 +102,15 @@ class MisplacedTable(QWidget):
                 act()
                 return True
         return bool(super().eventFilter(watched, event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Undo and redo decisions, wherever the focus is in the card."""
+        if event.matches(QKeySequence.StandardKey.Undo):
+            self._session.undo()
+        elif event.matches(QKeySequence.StandardKey.Redo):
+            self._session.redo()
+        else:
+            super().keyPressEvent(event)
 
     @property
     def _current(self) -> int:
