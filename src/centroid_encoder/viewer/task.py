@@ -96,7 +96,7 @@ class Task(QObject):
         self._timer.start()
         if not daemon:
             import_jobs()
-        self._result: Future[Any] = Future()
+        self._result: Any = Future()
         Thread(target=_run, args=(work, steps, self._result), daemon=daemon).start()
 
     @property

@@ -139,4 +139,4 @@ def test_what_was_found_right_stays_until_the_label_changes(labels, save, read, 
     for _ in range(2):
         labeling.undo()
     assert right() == []
-    assert not adata.uns
+    assert "kind_right" not in adata.uns
