@@ -307,6 +307,7 @@ class Catalog:
             if value is None:
                 images.clear()
             images[layer] = value
+        self.joins, self.faults = {}, {}
         self.join_again()
 
     def show_positions(self) -> None:
@@ -331,7 +332,7 @@ class Catalog:
                 # While a thread reads the layer, there are no ids and the old join stays.
                 made = None if (ids := self._read(link.layer)) is None else link.make(ids)
                 if made is not None and (join is None or not join.is_like(made)):
-                    join, fault = made, find_misfit(link, made)
+                    join, fault = made, find_misfit(link, made, self._question(link))
             except ValueError as error:
                 join, fault = None, error
             if join is not None:
@@ -340,6 +341,24 @@ class Catalog:
                 self.faults[link] = fault
         self._add_masks()
         self.link_changed.emit()
+
+    def _question(self, link: Link) -> str:
+        """Return a question if no layer has the name of an image of the table, or an empty text.
+
+        The layer in which the table was found, and one that the user chose, are right. A number
+        such as that of CellProfiler is no name.
+        """
+        images, layer = self._image_of_cells(), link.layer
+        is_chosen = layer is link.table.layer or layer in link.table.images
+        if images is None or link.image is not None or is_chosen:
+            return ""
+        name = name_of(images.dropna().iloc[0])
+        if name.isdecimal():
+            return ""
+        return (
+            f"No open layer has the name of an image in the column {self.image_column!r}, such as "
+            f"{name}. Are these the cells of {layer.name}?"
+        )
 
     def _add_masks(self) -> None:
         """Add the Labels of joined Image layers to the viewer, since only Labels have colours."""
@@ -400,18 +419,21 @@ class Catalog:
         layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
         shown = self._images_by_name() | dict(table.images)
         found: dict[str, Link] = {}
+        # A layer can have the name of a single image by chance: most cells must be there.
+        several = bool(self.images())
+        least = 0 if several else len(obs) / 2
         for layer in layers:
             image = shown.get(layer, NOT_SHOWN)
             if image is None:
                 return [link(layer)]
             if image is not NOT_SHOWN and name_of(image) not in found:
                 one = link(layer, image)
-                if layer in self._all or self._fit(one):
+                if (layer in self._all and several) or (fit := self._fit(one)) and fit[0] >= least:
                     found[name_of(image)] = one
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
-        if best is not None and not self.reading:
+        if best is not None and not self.reading and not self._question(best):
             # Keep this layer when its labels change.
             table.images[best.layer] = None
         return [] if best is None else [best]
@@ -465,7 +487,7 @@ class Catalog:
         return {} if images is None else images_by_name(self.layers, images.dropna().unique())
 
     def images(self) -> list[TableImage]:
-        """Return the images of the table with the layers that show them; empty for one image.
+        """Return the images of the table with the layers that show them; empty for fewer than two.
 
         They are in the order of the categories, or else by name and number: 2 before 10.
         """
@@ -474,6 +496,8 @@ class Catalog:
             return []
         counts = column.value_counts(sort=False)
         values: list[object] = list(counts.index[counts > 0])
+        if len(values) < 2:
+            return []
         if not isinstance(column.dtype, pd.CategoricalDtype):
             values = natsorted(values, key=str)
         links = {name_of(link.image): link for link in [*self.faults, *self.joins]}
@@ -510,7 +534,8 @@ class Catalog:
             return f"{cells}; reading the labels of {self.reading[0].name} …"
         if not self.layers:
             return f"{cells}; no layer to show them in."
-        if (column := self.image_column) is not None:
+        if self.images():
+            column = self.image_column
             images = self.table.adata.obs[column].dropna()
             return (
                 f"{cells}; no layer has the name of an image in the column {column!r}, such as "

@@ -135,17 +135,18 @@ def image_columns(obs: pd.DataFrame) -> list[str]:
 
 
 def image_column(obs: pd.DataFrame, declared: str | None, layers: Sequence[Layer]) -> str | None:
-    """Return the declared column of images, or one with a usual name; None for one image.
+    """Return the declared column of images, or one with a usual name; None without any.
 
-    Without a declared one, the first column with the name of a layer comes before the others. Names
-    of image files also make a column one of images.
+    Without a declared one, the first column with the name of a layer comes before the others, and
+    several images come before one. Names of image files also make a column one of images.
     """
     names = named(obs, IMAGE_NAMES)
     if declared in obs:
         names = [str(declared)]
     else:
         names += [name for name in obs if name not in names and _has_files(obs[name])]
-    names = [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]
+    sizes = {str(name): obs[name].nunique() for name in names}
+    names = sorted((x for x in sizes if 1 <= sizes[x] <= MAX_GROUPS), key=lambda x: sizes[x] == 1)
     if len(names) < 2:
         return next(iter(names), None)
     fitting = (x for x in names if images_by_name(layers, obs[x].dropna().unique()))

@@ -197,9 +197,10 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
 
 
 class Misfit(ValueError):
-    """Warning that the cells do not lie at the labels that they are joined to.
+    """Warning that the cells may not belong to the labels that they are joined to.
 
-    `better` is the link with a shift that corrects it, or None.
+    `better` is the link with a shift that corrects it, or the same link if it can be confirmed; or
+    None.
     """
 
     def __init__(self, text: str, better: Link | None) -> None:
@@ -207,16 +208,20 @@ class Misfit(ValueError):
         self.better = better
 
 
-def find_misfit(link: Link, join: Join) -> Misfit | None:
+def find_misfit(link: Link, join: Join, question: str = "") -> Misfit | None:
     """Return a warning if positions contradict a join, or if all ids are off by one.
 
+    The `question` is whether the layer is the right one; positions can answer it.
     Raises a ValueError if most cells have no label, unless their positions prove the join.
 
     Positions and pixels are compared after an affine fit, so units, origin and directions of the
     axes do not matter.
     """
     where, places = coordinates(link.table.adata) or ("", None)
-    if join.of.item != "label" or ((share := _share_at_labels(join, places)) or 0) >= 0.5:
+    asked = Misfit(question, link) if question else None
+    if join.of.item != "label":
+        return asked
+    if ((share := _share_at_labels(join, places)) or 0) >= 0.5:
         return None
     missing = join.n_rows - join.n_joined
     if missing > join.n_rows / 2:
@@ -244,7 +249,7 @@ def find_misfit(link: Link, join: Join) -> Misfit | None:
         if fit >= GOOD_FIT:
             return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
     if share is None or share >= BAD_FIT:
-        return None
+        return asked
     return Misfit(f"{text}. The ids may be those of another image.", None)
 
 
