@@ -39,7 +39,6 @@ from centroid_encoder.tl._result import (
     Column,
     Result,
     check_no_map,
-    check_trained,
     cv_key,
     keys_in,
     obs_key,
@@ -406,8 +405,7 @@ def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
 
 def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     """Return a map whose classes are the groups."""
-    check_trained(adata, key)
-    result = read_result(adata, key)
+    result = read_result(adata, key, trained=True)
     if groupby != result.label_key:
         text = f"groupby={groupby!r}: the classes of the map are those of"
         raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
