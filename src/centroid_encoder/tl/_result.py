@@ -359,7 +359,7 @@ def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
             raise InputError(f"{text}; draw or judge the cells of the latter")
         text = f"{text}, and are left out"
         warnings.warn(text, CentroidEncoderWarning, stacklevel=4)
-    return ~is_other
+    return np.asarray(~is_other)
 
 
 @dataclass(frozen=True)
