@@ -134,10 +134,13 @@ def rank_features(
             is ``deviations`` instead: the standard deviation of the contribution over the cells.
         ``pts``, ``pts_rest`` : DataFrame
             Share of the cells with a value above 0, of the features (rows) and groups (columns);
-            ``pts_rest`` only if the reference is the rest. Only with ``"auroc"``, and not if the
-            name of a group has a slash, since files could not hold the table.
+            ``pts_rest`` only if the reference is the rest. Only with ``"auroc"``, and not if no
+            file can hold a table with the names of the groups, for example with a slash.
         ``params`` : dict
-            The arguments, and with ``"map"`` the number of cells of each group, ``n_cells``.
+            The arguments, and with ``"map"`` the number of cells of each group, ``n_cells``, in the
+            order of the fields.
+
+        As in scanpy, no zarr store of format 2 can hold a field with a colon in its name.
 
     Raises
     ------
@@ -293,7 +296,8 @@ class _Ranking:
             "pvals": records(self.pvals, "float64"),
             "pvals_adj": records(adjusted, "float64"),
         }
-        for name, values in self.shares.items() if all(map(is_key, fields)) else ():
+        is_table = all(map(is_key, fields)) and "_index" not in fields
+        for name, values in self.shares.items() if is_table else ():
             found[name] = pd.DataFrame(values.T, index=self.features, columns=fields)
         return found
 
@@ -439,7 +443,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             sums[j] += np.asarray(z.double().sum(dim=0))
             sizes[j] += len(z)
     scores = np.full((len(comparison.ranked), len(features)), np.nan)
-    deviations, n_cells = scores.copy(), {}
+    deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
     for i, j in enumerate(comparison.ranked.tolist()):
         others = [comparison.reference] if comparison.reference is not None else []
         others = others or [k for k in range(n_groups) if k != j]
@@ -458,7 +462,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
         scores[i, kept] = mean = total / n
         deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
-        n_cells[comparison.names[j]] = n
+        n_cells[i] = n
     nothing = np.full_like(scores, np.nan)
     more = {"deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
