@@ -81,8 +81,6 @@ def test_a_palette_may_be_a_colour_map_a_list_a_dict_or_a_cycler(three, palette,
     three.uns[KEY] = ["#111111", "#222222", "#333333"]
     ce.pl.regions(three, palette=palette)
     assert three.uns[KEY] == expected
-    bars = ce.pl.composition(three, "cell_type", palette=palette, show=False).containers
-    assert [to_hex(bar[0].get_facecolor()) for bar in bars] == expected
 
 
 @pytest.mark.parametrize(
