@@ -166,6 +166,18 @@ def test_cells_without_an_id_count_as_cells_of_the_map(mapped, recwarn):
     assert not recwarn
 
 
+def test_a_map_without_ids_is_read_with_its_query(placed):
+    """Releases before the ids wrote such tables."""
+    known, query = (adata.copy() for adata in placed[:2])
+    for adata in (known, query):
+        del adata.obs["ce_map"]
+        adata.uns["ce"] = {k: v for k, v in adata.uns["ce"].items() if k not in ("id", "parts")}
+    both = ad.concat([known, query], join="outer", uns_merge="first")
+    assert ce.tl.misplaced(both).equals(ce.tl.misplaced(known))
+    with pytest.raises(ce.errors.InputError, match="concatenate these first"):
+        ce.tl.misplaced(ad.concat([query, known], join="outer", uns_merge="first"))
+
+
 class TestReferenceAndQuery:
     @pytest.mark.parametrize("join", ["inner", "outer"])
     def test_the_cells_of_the_training_are_judged(self, placed, join):
@@ -206,6 +218,15 @@ class TestReferenceAndQuery:
         both = ad.concat(placed[1:], uns_merge=uns_merge)
         assert read_result(both, "ce").embedded.all()
         assert not recwarn
+
+    def test_another_novelty_is_no_other_map(self, placed):
+        model, query = ce.tl.fitted_model(placed[0]), cells(5)
+        ce.tl.ingest(
+            query,
+            model.fit_novelty(placed[0].to_df()[::2], placed[0].obs["kind"][::2]),
+            progress=False,
+        )
+        assert query.obs["ce_map"].tolist() == placed[0].obs["ce_map"].tolist()
 
     def test_a_query_of_the_model_alone_is_of_the_map(self, placed, tmp_path):
         ce.tl.fitted_model(placed[0]).save(tmp_path / "map.safetensors")

@@ -32,12 +32,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import (
-    CentroidEncoderWarning,
-    InputError,
-    MissingKeyError,
-    check_name,
-)
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, MissingKeyError, check_name
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
@@ -152,7 +147,7 @@ class StoredMap(Stored):
     @property
     def ingested_from(self) -> str | None:
         """Name of the reference after `tl.ingest`; None for the cells of the training."""
-        return self.params.get("ingested_from")
+        return None if self.history is not None else self.params.get("ingested_from")
 
     @property
     def source(self) -> dict[str, Any]:
@@ -336,10 +331,10 @@ def _pruned(entries: Mapping[str, Any], paths: set[str], within: str = "") -> di
 
 
 def id_of(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return the id of a result: a hash of its arrays."""
+    """Return the id of a result: a hash of its arrays without those of novelty."""
     found = blake2b(digest_size=6)
     for name, array in sorted(arrays.items()):
-        found.update(name.encode() + array.tobytes())
+        found.update(b"" if name.startswith("novelty_") else name.encode() + array.tobytes())
     return found.hexdigest()
 
 
@@ -352,13 +347,12 @@ def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
     ids = adata.obs.get(obs_key(name, "map"))
     if ids is None or stored.id is None:
         return np.ones(adata.n_obs, dtype=bool)
-    is_other = (ids.notna() & (ids.astype(object) != stored.id)).to_numpy()
+    is_other = (ids.notna() & ~ids.isin([stored.id])).to_numpy()
     if n := int(is_other.sum()):
         text = f"{n:,} of {len(ids):,} cells belong to another result than that in uns[{name!r}]"
         if n == len(ids):
-            raise InputError(f"{text}; draw or judge the cells of the latter")
-        text = f"{text}, and are left out"
-        warnings.warn(text, CentroidEncoderWarning, stacklevel=4)
+            raise InputError(f"{text}; take the table in which that result was computed")
+        warnings.warn(f"{text}, and are left out", CentroidEncoderWarning, stacklevel=4)
     return np.asarray(~is_other)
 
 
@@ -454,7 +448,7 @@ def read_result(
     ours = own_cells(adata, key, stored)
     split = stored_column(adata, obs_key(key, "split"), part).where(ours)
     found = stored_column(adata, obs_key(key, "label"), part).where(ours)
-    if stored.ingested_from is not None and split.isin(SPLITS).any():
+    if label_key == obs_key(key, "label") and split.isin(SPLITS).any():
         text = f"uns[{key!r}] is that of ingested cells, but some cells are those of the training"
         advice = 'concatenate these first: ad.concat([reference, query], uns_merge="first")'
         raise InputError(f"{text}; {advice}")
