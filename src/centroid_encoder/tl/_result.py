@@ -39,7 +39,7 @@ Regions = Literal["voronoi", "decoder"]
 SELECTIONS = "ce_selections"
 """Key of ``uns`` with how each boolean column of a selection was made."""
 Column = Literal["label", "confidence", "split", "novelty", "own", "judged", "map"]
-CONCATENATED = 'if ad.concat made this table, pass uns_merge="first", which keeps a whole result'
+CONCATENATED = 'if ad.concat made this table, it left a part of the result: pass uns_merge="first"'
 
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
 """Splits of the cells of `tl.centroid_encoder`. Unused cells have a label, but were neither trained
