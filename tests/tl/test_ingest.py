@@ -66,7 +66,8 @@ def test_results_are_those_of_the_estimator(known, new, ingest):
     assert_array_equal(stored["centers"], known.uns["ce"]["centers"])
     assert stored["params"]["ingested_from"] == "an AnnData"
     assert stored["params"]["reference_label_key"] == "cell_type"
-    assert set(new.obs) == {"ce_label", "ce_confidence", "ce_novelty", "ce_split"}
+    assert set(new.obs) == {"ce_label", "ce_confidence", "ce_novelty", "ce_split", "ce_map"}
+    assert set(new.obs["ce_map"]) == set(known.obs["ce_map"]) == {stored["id"]}
 
 
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])

@@ -49,10 +49,9 @@ def reliability(
         As in `voronoi`.
     """
     path = check_save("reliability", save, dpi, own=True)
-    _result.check_trained(adata, key)
     result, is_validated = None, _result.StoredCrossValidation.read(adata, key) is not None
     if not is_validated or _result.StoredMap.read(adata, key) is not None:
-        result = _result.read_result(adata, key)
+        result = _result.read_result(adata, key, trained=True)
     # In inches for a font of ten points.
     size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")

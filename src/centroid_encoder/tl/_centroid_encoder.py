@@ -186,17 +186,21 @@ def centroid_encoder(
             How different the cell is from all training cells: the share of the training cells that
             differ less from the other training cells, or with `group_key`, from those of other
             donors. NaN with fewer than ten training cells.
+        ``adata.obs["ce_map"]`` : :class:`pandas.Series` (dtype ``category``)
+            The ``id`` of the map, the same for all cells. If :func:`anndata.concat` puts the cells
+            of two maps into one table (with ``uns_merge="first"``), functions read the map of the
+            first ones, leave out the others, and warn of them.
         ``adata.uns["ce"]`` : :class:`dict`
-            ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
-            centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
-            training cells); ``history`` (a DataFrame with a row for each epoch); ``quality``
+            ``params``; ``id``; ``classes``, sorted, and their ``centers`` (n_classes ×
+            n_components, the centers of the Voronoi cells; with ``placement="bottleneck"``, the
+            means of the embedded training cells); ``history`` (a row for each epoch); ``quality``
             (errors of the ``train``, ``test`` and ``unused`` cells as shares in [0, 1], with the
             ends of their 95 % bootstrap intervals, ``…_low`` and ``…_high``; a DataFrame
             ``per_class`` of such errors with Wilson intervals, and of the calibration of each
             predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
             the ends of its 95 % interval, and the error without calibration,
             ``uncalibrated_error``; after `feature_panel` also ``panel_error``, see `mask_var`);
-            ``model`` (the fitted map, see `fitted_model`).
+            ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries).
 
     Raises
     ------
@@ -374,6 +378,7 @@ class Training(_run.Job):
             history=pd.DataFrame(self._estimator.history_),
             quality=quality,
             model={"config": json.dumps(config), "arrays": arrays},
+            id=_result.id_of(arrays),
         )
         key, of_cells = self.key, np.full(len(self.kept), -1)
         of_cells[self.kept] = split
@@ -383,6 +388,7 @@ class Training(_run.Job):
                 _result.obs_key(key, "label"): cells.labels_of(predicted),
                 _result.obs_key(key, "confidence"): cells.spread(confidence),
                 _result.obs_key(key, "novelty"): cells.spread(fit.novelty()),
+                _result.obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
             },
             "obsm": {_result.embedding_key(key): cells.spread(embedding)},
             "uns": {key: stored.to_uns()},

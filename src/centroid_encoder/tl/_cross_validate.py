@@ -166,6 +166,8 @@ def cross_validate(
             held out: they are not judged.
         ``adata.obs["ce_cv_judged"]`` : :class:`pandas.Series` (dtype ``category``)
             The label that was judged; missing for cells that were not.
+        ``adata.obs["ce_cv_map"]`` : :class:`pandas.Series` (dtype ``category``)
+            The ``id`` of the cross-validation, as ``ce_map`` in `centroid_encoder`.
         ``adata.uns["ce_cv"]`` : :class:`dict`
             ``quality`` (errors of all judged cells, the ends of their 95 % bootstrap intervals,
             ``…_low`` and ``…_high``, and their standard deviation over the folds, ``…_sd``; number
@@ -177,7 +179,8 @@ def cross_validate(
             the row's class that were predicted to be of the column's); ``typical`` (medians of the
             probabilities, see `mislabeled`); ``permutation`` (``observed`` mean probability of the
             own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
-            issued as warnings); ``params``; ``model`` (the settings, as JSON).
+            issued as warnings); ``params``; ``id``; ``model`` (the settings, as JSON); ``parts``
+            (the names of these entries).
 
     Raises
     ------
@@ -429,6 +432,7 @@ class CrossValidation(_run.Job):
             warnings=tuple(self.doubts),
             permutation=test,
             model=self.model,
+            id=_result.id_of({"predicted": predicted, "confidence": confidence}),
         )
         of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
         of_own[at], label[at] = probabilities[at, own], own
@@ -439,6 +443,7 @@ class CrossValidation(_run.Job):
                 _result.obs_key(name, "confidence"): cells.spread(confidence),
                 _result.obs_key(name, "own"): cells.spread(of_own),
                 _result.obs_key(name, "judged"): cells.labels_of(label),
+                _result.obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
             },
             "uns": {name: stored.to_uns()},
         }
