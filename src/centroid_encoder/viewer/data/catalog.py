@@ -428,7 +428,9 @@ class Catalog:
                 return [link(layer)]
             if image is not NOT_SHOWN and name_of(image) not in found:
                 one = link(layer, image)
-                if (layer in self._all and several) or (fit := self._fit(one)) and fit[0] >= least:
+                is_sure = several and layer in self._all
+                fit = None if is_sure else self._fit(one)
+                if is_sure or (fit is not None and fit[0] >= least):
                     found[name_of(image)] = one
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
