@@ -55,9 +55,12 @@ IMPORT_DELAY = 200
 LOADING = "Loading PyTorch …"
 SHARE = 0.37
 """Share of the window that the dock takes at first."""
-TISSUE, MAP = 0.35, 0.75
-"""Shares of the window that the tissue keeps beside a map in a dock of its own, and of the height
-that such a map takes below this dock."""
+TISSUE = 0.35
+"""Share of the window that the tissue keeps beside a map in a dock of its own."""
+FLOATING = 0.9
+"""Share of the screen that a floating map takes."""
+TITLE = 30
+"""Height of the title of a dock in pixels."""
 
 
 class CentroidEncoderWidget(QWidget):
@@ -86,8 +89,8 @@ class CentroidEncoderWidget(QWidget):
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
-        self._beside = Qt.Orientation.Horizontal
-        """Whether that dock is beside this one or below it."""
+        self._width = 0
+        """Width of this dock before the map got one of its own; 0 at first."""
         self._docking = delayed(self, 0, self._on_docked)
         self._loading = delayed(self, IMPORT_DELAY, self._load)
         self._widening = delayed(self, 0, self._widen_full)
@@ -217,6 +220,7 @@ class CentroidEncoderWidget(QWidget):
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
             card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
+        self.misplaced.decisions.setVisible(not self.misplaced.isHidden())
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
@@ -257,33 +261,44 @@ class CentroidEncoderWidget(QWidget):
         return parent
 
     def _on_docked(self) -> None:
-        """Take a share of the window at first."""
+        """Take a share of the window at first, and later the width of before."""
         window, dock = self._window, self._own_dock()
         if window is not None and dock is not None and not dock.isFloating():
-            width = round(SHARE * window.width())
+            width = self._width or round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
         # Not earlier: the delay would be over before the dock is painted.
         self._loading.start()
 
     def show_full(self) -> None:
-        """Show the map in a dock of its own beside this one, or bring it back."""
+        """Show the map in a dock of its own beside this one, or bring it back.
+
+        Where the window has no room for a larger map, the dock floats.
+        """
         window, dock = self._window, self._own_dock()
         if self._full is not None:
             self._bring_back()
         elif window is not None and dock is not None:
+            canvas = self.map.canvas
+            side, others = min(canvas.width(), canvas.height()), self.picture.height()
+            others -= canvas.height()
+            self._width = dock.width()
             self._full = full = QDockWidget("Centroid-Encoder: map", window)
             full.setObjectName("centroid-encoder map")
             full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             full.setWidget(self.picture)
             full.installEventFilter(self)
             window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
-            width, height = self._width_of_docks(window, dock), dock.height()
-            beside = min(width - dock.minimumSizeHint().width(), height)
-            is_wide = beside > min(width, MAP * height)
-            self._beside = Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
-            window.splitDockWidget(dock, full, self._beside)
-            # The new dock has to be laid out first.
-            self._widening.start()
+            room = self._width_of_docks(window, dock) - dock.minimumSizeHint().width()
+            if min(room, dock.height() - others - TITLE) > side:
+                window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
+                # The new dock has to be laid out first.
+                self._widening.start()
+            else:
+                screen = window.screen().availableGeometry()
+                side = round(FLOATING * min(screen.width(), screen.height() - others))
+                full.setFloating(True)
+                full.resize(side, side + others)
+                full.move(screen.center() - full.rect().center())
 
     def _width_of_docks(self, window: QMainWindow, *docks: QDockWidget) -> int:
         """Return the width that leaves the tissue its share, of some docks side by side."""
@@ -292,18 +307,10 @@ class CentroidEncoderWidget(QWidget):
 
     def _widen_full(self) -> None:
         window, dock, full = self._window, self._own_dock(), self._full
-        if window is None or dock is None or full is None:
-            return
-        if self._beside == Qt.Orientation.Horizontal:
+        if window is not None and dock is not None and full is not None:
             least = dock.minimumSizeHint().width()
             width = self._width_of_docks(window, dock, full)
-            window.resizeDocks([dock, full], [least, width - least], self._beside)
-        else:
-            width, height = self._width_of_docks(window, dock), dock.height() + full.height()
-            window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
-            window.resizeDocks(
-                [dock, full], [round((1 - MAP) * height), round(MAP * height)], self._beside
-            )
+            window.resizeDocks([dock, full], [least, width - least], Qt.Orientation.Horizontal)
 
     def _bring_back(self) -> None:
         """Bring the map back into this dock."""
@@ -447,7 +454,9 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setWidgetResizable(True)
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
-        column(self, header, scrolled, bar).setContentsMargins(6, 2, 6, 2)
+        # The decisions of a review stay in view.
+        decisions = self.misplaced.decisions
+        column(self, header, scrolled, decisions, bar).setContentsMargins(6, 2, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.
