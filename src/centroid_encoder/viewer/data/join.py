@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from centroid_encoder.tl._roles import affine_residuals
 from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table
@@ -267,14 +268,7 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
         return None
     rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
     places, labels = places[rows], labels[rows]
-    # Centered: large coordinates with small differences would make the fit inexact.
-    with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
-    fitted = np.ones(len(places), dtype=bool)
-    for _ in range(3):
-        affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
-        apart = np.linalg.norm(with_one @ affine - labels, axis=1)
-        # Fit again without the worst half, so that a few wrong pairs do not distort the map.
-        fitted = apart <= np.median(apart)
+    apart = np.linalg.norm(affine_residuals(labels, places), axis=1)
     centers = centers[np.isfinite(centers).all(axis=1)]
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     return float((apart < 0.75 * float(np.median(nearest))).mean())
