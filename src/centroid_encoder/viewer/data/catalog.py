@@ -18,8 +18,8 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.tl._roles import Role
-from centroid_encoder.tl._table import with_roles
+from centroid_encoder.tl._roles import CHOSEN, Role, are_places
+from centroid_encoder.tl._table import ROLES, with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
     id_columns,
@@ -340,7 +340,36 @@ class Catalog:
             if fault is not None:
                 self.faults[link] = fault
         self._add_masks()
-        self.link_changed.emit()
+        if self.joins != joins and self._leave_out_places():
+            self._show(self._chosen)
+        else:
+            self.link_changed.emit()
+
+    def _leave_out_places(self) -> bool:
+        """Make positions of the features of a read table that follow the centers of the labels.
+
+        Return whether there are any. Features that the user has chosen stay.
+        """
+        table, joins = self.table, list(self.joins.values())
+        if table is None or not joins or (roles := table.adata.uns.get(ROLES)) is None:
+            return False
+        joins = [
+            join for join in joins if join.of.centers.shape[1:] == joins[0].of.centers.shape[1:]
+        ]
+        rows = [np.flatnonzero(join.joined) for join in joins]
+        centers = np.concatenate([join.centers(x) for join, x in zip(joins, rows, strict=True)])
+        images = np.repeat(np.arange(len(rows)), [len(x) for x in rows])
+        values = np.asarray(table.adata.X)[np.concatenate(rows)]
+        found = table.adata.var_names[are_places(values, centers, images)]
+        found = found.difference(roles["column"][roles["reason"] == CHOSEN])
+        if not 0 < len(found) < table.adata.n_vars:
+            return False
+        table.adata = with_roles(table.adata, dict.fromkeys(found, "position"))
+        at = table.adata.uns[ROLES]["column"].isin(found)
+        table.adata.uns[ROLES].loc[at, "reason"] = f"follows the centers of {joins[0].of.item}s"
+        names = " and ".join(map(repr, found)) if len(found) < 3 else f"{len(found)} columns"
+        show_info(f"{names}: positions of the cells by their values, and no features.")
+        return True
 
     def _question(self, link: Link) -> str:
         """Return a question if no layer has the name of an image of the table, or an empty text.
