@@ -218,7 +218,7 @@ class TestNames:
         lacks = "X lacks 2 of the 8 features that the map uses: 'gene0', 'gene1'"
         for adata, kwargs, words in (
             (some, {}, f'{lacks} (25%); pass missing="estimate"'),
-            (some, {"missing": "estimate"}, "more than max_missing=0.2"),
+            (some, {"missing": "estimate"}, "pass max_missing=0"),
             (other, {"missing": "estimate", "max_missing": 1}, "'ENSG0': are these names of anoth"),
         ):
             with unchanged(adata), pytest.raises(ValueError, match=re.escape(words)):

@@ -281,6 +281,8 @@ class Ingestion(Job):
             "max_novelty": self._max_novelty,
             **{f"reference_{name}": str(value) for name, value in reference.items() if value},
         }
+        if self._missing == "estimate":
+            params["max_missing"] = self._cells.max_missing
         colors = known.colors
         doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:

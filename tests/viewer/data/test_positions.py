@@ -6,10 +6,12 @@ import pytest
 from anndata import AnnData
 from napari.layers import Labels, Points
 
-from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.catalog import FOLLOWS, Catalog
 from centroid_encoder.viewer.data.columns import axis, coordinates
 from centroid_encoder.viewer.data.join import Misfit
 from centroid_encoder.viewer.data.reader import read_table
+from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.session.provenance import as_python
 from tests.viewer.data.small import catalog_of
 
 N = 100
@@ -148,8 +150,12 @@ def test_features_that_follow_the_centers_are_positions(n_images, tmp_path):
     assert set(read.var_names) == {"gradient", *markers}
     np.testing.assert_array_equal(read.obs["aa"], adata[read.obs_names].to_df()["aa"])
     roles = read.uns["column_roles"].set_index("column")
-    assert roles.loc["aa"].tolist() == ["position", "follows the centers of labels", False]
+    assert roles.loc["aa"].tolist() == ["position", FOLLOWS, False]
     assert sum(join.n_joined for join in catalog.joins.values()) == n_images * N
+    # The script reads it so, too.
+    assert "roles={'aa': 'position', 'bb': 'position', 'top': 'position'}" in as_python(
+        Table(read, "cells", path=path), "ce"
+    )
     # What the user chooses is so.
     catalog.choose_roles({"aa": "feature"})
     assert set(catalog.table.adata.var_names) == {"aa", "gradient", *markers}

@@ -45,6 +45,9 @@ KEPT: WeakKeyDictionary[LayerList, list[Table]] = WeakKeyDictionary()
 CONNECTED: WeakSet[Catalog] = WeakSet()
 """The catalogs that follow the layers of their viewers."""
 
+FOLLOWS = "follows the centers of the cells in their layer"
+"""Reason of the role of a column that is a position by its values."""
+
 
 class Catalog:
     """The tables and layers of a viewer, the chosen table, and its links to layers.
@@ -366,7 +369,7 @@ class Catalog:
             return False
         table.adata = with_roles(table.adata, dict.fromkeys(found, "position"))
         at = table.adata.uns[ROLES]["column"].isin(found)
-        table.adata.uns[ROLES].loc[at, "reason"] = f"follows the centers of {joins[0].of.item}s"
+        table.adata.uns[ROLES].loc[at, "reason"] = FOLLOWS
         names = " and ".join(map(repr, found)) if len(found) < 3 else f"{len(found)} columns"
         show_info(f"{names}: positions of the cells by their values, and no features.")
         return True
