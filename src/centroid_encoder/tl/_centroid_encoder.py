@@ -40,7 +40,6 @@ from centroid_encoder.tl._summary import (
     panel_words,
     unjudged_words,
 )
-from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 TEST_SIZE = 0.2
 N_PARTS = 5
@@ -63,8 +62,6 @@ def centroid_encoder(
     test_size: float | None = None,
     group_key: str | None = None,
     split_key: str | None = None,
-    use_unlabeled: bool | str = False,
-    neighbors_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
@@ -127,17 +124,6 @@ def centroid_encoder(
         Column of ``adata.obs`` with your own split, instead of `test_size` and `group_key`: True
         for a held-out cell and False for a training cell, or ``"test"`` and ``"train"``. Other
         cells have NaN; they are unused.
-    use_unlabeled
-        Also learn from the cells without a label, or only from those with True in this column of
-        ``adata.obs``, if that helps: labels are spread to them over a graph of neighbours (label
-        spreading; Zhou et al. 2004), and a second training has the surest of these as soft targets.
-        It is kept if the labels of the training cells are more probable, by more than a standard
-        error, for networks that do not know them. It can pay with up to about a hundred labels, if
-        the classes are clusters. Held-out cells, and all cells of held-out donors, take no part.
-        Cells of a class that has no label are given too large confidences; look at their novelty.
-    neighbors_key
-        Key of ``adata.uns`` with the settings of a graph of neighbours by ``scanpy.pp.neighbors``,
-        for `use_unlabeled`. Default: the 15 nearest neighbours by the features of the map.
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
         with the same share of every class. The other cells are unused, and are placed like new
@@ -256,9 +242,7 @@ def centroid_encoder(
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
-    unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
     params = {**cells.params, "test_size": float(test_size)}
-    params |= {} if unlabeled is None else unlabeled.params
     if split_key is not None:
         params["split_key"] = split_key
     # A split of one's own may be one by donors.
@@ -266,7 +250,7 @@ def centroid_encoder(
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
     if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
         notices.append(panel_words(panel))
-    return Training(cells, key, notices, estimator, held_out, train, params, unlabeled, panel)
+    return Training(cells, key, notices, estimator, held_out, train, params, panel)
 
 
 def _split(
@@ -307,7 +291,6 @@ class Training(_run.Job):
     held_out: NDArray[np.bool_]
     train: NDArray[np.bool_]
     _params: dict[str, Any]
-    _unlabeled: Unlabeled | None
     _panel: dict[str, float]
     """Result of `panel_errors`."""
 
@@ -331,10 +314,6 @@ class Training(_run.Job):
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         is_held_out = self.held_out[self.kept]
-        helping = {} if self._unlabeled is None else self._unlabeled.options(is_held_out)
-        if helping and not len(helping["unlabeled"]):
-            text = "unlabeled cells are not used: all of them are in held-out groups"
-            self.notices.append(text)
         fit = self._estimator.fit_codes(
             cells.X,
             np.where(self.train[self.kept], codes, -1),
@@ -343,11 +322,8 @@ class Training(_run.Job):
             groups=None if cells.groups is None else cells.groups[self.kept],
             novelty=True,
             callback=callback,
-            **helping,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        if fit.spread_errors is not None:
-            self._note_unlabeled(*fit.spread_errors, used=fit.data.soft is not None)
         held_out, others = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
         found = judged(fit, held_out)
         if len(held_out):
@@ -393,16 +369,6 @@ class Training(_run.Job):
             "obsm": {_result.embedding_key(key): cells.spread(embedding)},
             "uns": {key: stored.to_uns()},
         }
-
-    def _note_unlabeled(self, plain: float, spread: float, *, used: bool) -> None:
-        """Store whether unlabeled cells are used; log the out-of-fold errors that decided it."""
-        self._params["unlabeled_used"] = used
-        what = "unlabeled cells are used" if used else "unlabeled cells are not used"
-        errors = f"{100 * spread:.1f} % with them, {100 * plain:.1f} % without"
-        logger.info("    %s: the out-of-fold error is %s", what, errors)
-        if not self.held_out.any():
-            text = "no cell is held out, and the error of the training cells decided that"
-            self.notices.append(f"{text} {what}: it may be too small")
 
     def _quality(
         self, fit: Fit, split: Codes, embedding: Floats, predicted: Codes, distances: Floats

@@ -43,7 +43,6 @@ from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
-from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 N_FOLDS = 5
 N_WORTHWHILE = 5_000
@@ -92,8 +91,6 @@ def cross_validate(
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
-    use_unlabeled: bool | str = False,
-    neighbors_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
@@ -130,8 +127,6 @@ def cross_validate(
         smallest possible p value is 0.05 with 19 permutations, 0.01 with 99. With `group_key`,
         labels are shuffled within groups or, if each group has one class, between groups.
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
-        As in `centroid_encoder`.
-    use_unlabeled, neighbors_key
         As in `centroid_encoder`.
     max_cells
         Largest number of cells for each training. Default: 1,000,000, or ``max_samples`` of the
@@ -198,8 +193,6 @@ def cross_validate(
     embedding loses; and ``largest_class``, the error of always predicting the largest class. With
     ``balanced_`` every class has the same weight. With `group_key`, a bootstrap draws whole groups.
 
-    With `use_unlabeled`, each fold chooses anew, and its held-out cells are in no graph.
-
     The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
     other folds.
 
@@ -249,9 +242,7 @@ def cross_validate(
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
-    unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
-    params |= {} if unlabeled is None else unlabeled.params
-    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found, unlabeled)
+    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
@@ -291,7 +282,6 @@ class CrossValidation(_run.Job):
     _seed: int
     doubts: list[str]
     """Those of the notices that are stored with the results."""
-    _unlabeled: Unlabeled | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -373,9 +363,7 @@ class CrossValidation(_run.Job):
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
             n = len(self.places)
             count = None if callback is None else partial(count_epochs, callback, i, n)
-            held_out = folds == place[2]
-            also = {} if self._unlabeled is None else self._unlabeled.options(held_out)
-            yield place, X, codes, held_out, groups, estimator, classes, also, count
+            yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
     def _results_of(self, found: Mapping[Place, Fold]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
@@ -457,19 +445,14 @@ def train_fold(
     groups: Codes | None,
     estimator: CentroidEncoder,
     classes: NDArray[Any],
-    also: dict[str, Any],
     callback: Callable[[Report | None], bool] | None = None,
 ) -> tuple[Place, Fold]:
-    """Train on the labeled cells that are not held out, and judge the others.
-
-    `also` holds further arguments of `fit_codes`.
-    """
+    """Train on the labeled cells that are not held out, and judge the others."""
     trains = (codes >= 0) & ~held_out
     # Otherwise scikit-learn would use the joblib backend that runs this training.
     with joblib.parallel_config("sequential"):
         filled, given = fill_missing(X, trains), np.where(trains, codes, -1)
-        options = {"groups": groups, "callback": callback, **also}
-        fit = estimator.fit_codes(filled, given, classes, **options)
+        fit = estimator.fit_codes(filled, given, classes, groups=groups, callback=callback)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))

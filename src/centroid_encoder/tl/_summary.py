@@ -105,7 +105,6 @@ def differing_settings(
     ours, theirs = dict(mapped.params), dict(params)
     # Options that were None are not stored; masks that are arrays are not stored either.
     names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
-    names += ["use_unlabeled", "neighbors_key"]
     names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
     if model is not None and mapped.model is not None:
         fitted = json.loads(mapped.model["config"])["estimator"]["params"]

@@ -233,7 +233,7 @@ def test_cells_without_some_features_have_a_way_into_the_map(
 ):
     panel, lacking = widget.new_data, others[:, n_absent:].copy()
     lacking.X[0, 0] = np.nan
-    panel.table_box.choose(widget.catalog.add(lacking, "lacking"))
+    panel.table_box.choose(table := widget.catalog.add(lacking, "lacking"))
     with unchanged(lacking):
         send(widget)
     # One line names them; no cell can be left out.
@@ -251,5 +251,6 @@ def test_cells_without_some_features_have_a_way_into_the_map(
     assert "max_missing=1.0" in widget.save_row.script()
     # The field is set now; beyond the limit, the question comes again.
     choose(widget, cells)
+    panel.table_box.choose(table)
     send(widget)
     assert [x.text() for x in shown_cures(panel)] == ["Estimate the values"] * (n_absent == 4)

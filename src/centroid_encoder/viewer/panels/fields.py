@@ -166,7 +166,7 @@ class Search(Choice):
         texts = [self.itemText(i).lower() for i in range(self.count())]
         words = re.compile(rf"{re.escape(text)}(?![^\W_])")
         ways = (text.__eq__, words.match, lambda one: one.startswith(text), lambda one: text in one)
-        # Of entries with the same name, the chosen one stays.
+        # The chosen entry comes before others with the same name.
         order = sorted(range(self.count()), key=lambda i: i != at)
         chosen = next((i for fits in ways for i in order if text and fits(texts[i])), at)
         self.setCurrentIndex(chosen)
