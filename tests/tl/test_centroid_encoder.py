@@ -79,7 +79,7 @@ class TestSlots:
         names = errors | {f"{name}_{end}" for name in errors for end in ("low", "high")}
         names |= {"largest_class_error"}
         assert set(quality["train"]) == names | {"n", "n_unjudged", "n_unjudged_classes"}
-        also = {"n", "no_better_than_largest_class", *CALIBRATION_ERRORS}
+        also = {"n", "n_repeated", "no_better_than_largest_class", *CALIBRATION_ERRORS}
         assert set(quality["test"]) == names | also
         for part, n in (("train", 88), ("test", 22)):
             assert quality[part]["n"] == n

@@ -44,7 +44,7 @@ def permutation_test(
     stored = StoredCrossValidation.read(adata, key)
     if stored is None or stored.permutation is None:
         labels = "label_key" if stored is None else repr(stored.label_key)
-        text = f"no permutation test in uns[{cv_key(key)!r}]; run ce.tl.cross_validate(adata,"
+        text = f"no permutation test for {key!r}; run ce.tl.cross_validate(adata,"
         raise MissingKeyError(f"{text} {labels}, n_permutations=99)", "key")
     own_cells(adata, cv_key(key), stored)  # It warns of others.
     test = stored.permutation

@@ -17,7 +17,7 @@ from centroid_encoder.core.calibration import Calibration, cross_fitted_probabil
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import nearest_center, no_better_than
+from centroid_encoder.core.quality import n_repeated, nearest_center, no_better_than
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
@@ -34,6 +34,7 @@ from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import (
+    doubt_words,
     missing_classes,
     mixed_sources,
     panel_errors,
@@ -185,7 +186,8 @@ def centroid_encoder(
             ``per_class`` of such errors with Wilson intervals, and of the calibration of each
             predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
             the ends of its 95 % interval, and the error without calibration,
-            ``uncalibrated_error``; after `feature_panel` also ``panel_error``, see `mask_var`);
+            ``uncalibrated_error``; ``n_repeated``, the number of held-out cells with the values of
+            a training cell; after `feature_panel` also ``panel_error``, see `mask_var`);
             ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries).
 
     Raises
@@ -311,6 +313,12 @@ class Training(_run.Job):
             *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
         )
 
+    def n_repeated(self, rows: NDArray[np.intp]) -> int:
+        """Return how many of some rows of the AnnData have the values of a training cell."""
+        place = np.cumsum(self.kept) - 1
+        read = (x[self.kept[x]] for x in (rows, np.flatnonzero(self.train)))
+        return n_repeated(self._cells.X, *(place[x] for x in read))
+
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         is_held_out = self.held_out[self.kept]
@@ -396,6 +404,10 @@ class Training(_run.Job):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
+                repeated = n_repeated(self._cells.X, rows, trained)
+                quality[name][_result.REPEATED] = repeated
+                if text := doubt_words(len(rows), repeated)[1]:
+                    self.notices.append(text)
                 # With fewer cells than parts, none are passed: the errors are NaN then.
                 own = codes[rows] if len(rows) >= N_PARTS else rows[:0]
                 at, distances = np.arange(len(own)), distances[: len(own)]
