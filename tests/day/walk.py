@@ -1,0 +1,167 @@
+"""A day with napari, walked by a real mouse: `make day`.
+
+Each test is a part of the day and goes on where the one before has ended.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.day.data import Files
+from tests.day.screen import View
+from tests.day.user import User
+
+RADIUS = 40
+"""Radius of the lasso in pixels of the screen."""
+LABELS = {"1": "tumor", "2": "T cell"}
+"""The classes that are made by hand, by their keys."""
+
+
+def lasso(user: User, class_: str) -> None:
+    """Draw a circle around the middle of a class in the map, and check which cells are selected."""
+    cells = user.settled(lambda: user.ask("cells"), "the map stays as it is")
+    names, places = np.array(cells["names"]), np.array(cells["places"])
+    middle = np.median(places[np.array(cells["labels"]) == class_], axis=0)
+    angles, away = np.linspace(0, 2 * np.pi, 25), np.linalg.norm(places - middle, axis=1)
+    user.drag(*middle + RADIUS * np.column_stack([np.cos(angles), np.sin(angles)]))
+    # The mouse moves from pixel to pixel: the cells on the line may be inside or outside.
+    inside, perhaps = set(names[away < RADIUS - 2]), set(names[away < RADIUS + 2])
+    assert len(inside) > 10
+    user.wait_until(lambda: inside <= set(user.selected()) <= perhaps, "the lasso selects cells")
+
+
+def check_outlines(user: User, files: Files, image: str) -> None:
+    """Check that the outlined cells are the selected ones, pixel by pixel."""
+    view = View(files.masks[image], user.ask("tissue"))
+    selected = user.selected()
+    expected = {row.cell_id for row in rows_of(files, image) if row.Index in selected}
+    expected &= view.cells
+    user.wait_until(lambda: view.outlined(user.screen()) == expected, f"outlined: {expected}")
+    assert len(view.cells) > 100
+
+
+def test_sample(user: User) -> None:
+    """napari opens the plugin and the sample by its menus; the plugin draws the map by itself."""
+    user.start()
+    user.choose("Plugins", "Centroid-Encoder*")
+    user.wait_for("Sample tissue")
+    user.choose("File", "Open Sample", "Centroid-Encoder", "Synthetic tissue*")
+    user.wait_for("draft: * held out wrong")
+    lasso(user, "T cell")
+    user.click("Zoom to")
+
+
+def test_sample_closes(user: User) -> None:
+    assert user.close() == 0
+
+
+def test_drop_and_open(user: User, files: Files) -> None:
+    """Images and masks are dropped on napari, and the table is opened in the plugin."""
+    user.start("--with", "centroid-encoder")
+    layers = len(files.images)
+    user.drop(
+        files.images, 500, 400, lambda: len(user.ask("tissue")["layers"]) == layers, "the layers"
+    )
+    user.click("Open table …")
+    user.choose_file(files.table)
+    user.wait_for("draft: * held out wrong")
+    user.wait_for(f"*{len(files.cells)} cells in 3 images, 3 of them open*")
+
+
+def test_lasso(user: User, files: Files) -> None:
+    """A lasso in the map selects cells, and they are outlined in the image."""
+    lasso(user, "T cell")
+    check_outlines(user, files, "A")
+
+
+def test_colour_by_a_marker(user: User, files: Files) -> None:
+    """The colours of the cells on the screen follow the values of a marker."""
+    user.click("label", "QComboBox")
+    user.key("ctrl+a")
+    user.type("cd3")
+    user.key("Return")
+    user.wait_for("CD3", "QComboBox")
+    view = View(files.masks["A"], user.ask("tissue"))
+    rows = files.cells[files.cells["image"] == "A"].set_index("cell_id")
+    bright = rows.loc[sorted(view.cells & set(rows.index))].nlargest(10, "CD3").index
+    # The scale goes from yellow to pink.
+    user.wait_until(
+        lambda: (values := view.mean_of(blueness(user.screen())))
+        and min(values[cell] for cell in bright) > np.median(list(values.values())) + 40,
+        "the cells with much CD3 are pink",
+    )
+
+
+def blueness(screen: np.ndarray) -> np.ndarray:
+    """Return the blue minus the green of each pixel."""
+    return screen[..., 2].astype(int) - screen[..., 1]
+
+
+def test_gate(user: User, files: Files) -> None:
+    """A handle beside the colours selects the cells with larger values."""
+    gate = user.wait_for("Gate")
+    left = gate["x"] - gate["width"] // 2
+    user.drag((left + 8, gate["y"]), (left + 40, gate["y"]))
+    names = np.array(user.ask("cells")["names"])
+    values = dict(zip(names, files.cells["CD3"], strict=True))
+    selected = user.settled(user.selected, "cells are selected")
+    others = set(names) - set(selected)
+    assert min(map(values.get, selected)) > max(map(values.get, others))
+    check_outlines(user, files, "A")
+
+
+def test_click(user: User, files: Files) -> None:
+    """A click on a cell in the image selects it, and the card describes it."""
+    view = View(files.masks["A"], user.ask("tissue"))
+    row = next(row for row in rows_of(files, "A") if row.cell_id in view.cells)
+    user.at(*view.place(row.cell_id))
+    user.wait_for(f"{row.Index} · cell_type: {row.cell_type} · predicted: *")
+    assert user.selected() == [row.Index]
+    check_outlines(user, files, "A")
+
+
+def test_label(user: User, files: Files) -> None:
+    """Twenty cells get a label by a click and a key each, and the last one is undone."""
+    user.click("Label", "QTabBar")
+    user.click("Start labelling")
+    user.click("name of a new class, then Enter")
+    for name in LABELS.values():
+        user.type(name)
+        user.key("Return")
+    for key, name in LABELS.items():
+        user.wait_for(f"{key} · {name}  0*")
+    view = View(files.masks["A"], user.ask("tissue"))
+    rows = [row for row in rows_of(files, "A") if row.cell_id in view.cells]
+    some = [row for name in LABELS.values() for row in rows if row.cell_type == name]
+    todo = [row for name in LABELS.values() for row in [x for x in some if x.cell_type == name][:10]]
+    for n, row in enumerate(todo, start=1):
+        user.at(*view.place(row.cell_id))
+        user.wait_until(lambda row=row: user.selected() == [row.Index], f"{row} is selected")
+        user.key({name: key for key, name in LABELS.items()}[row.cell_type])
+        user.wait_for(f"{n} of {len(files.cells)} labelled*")
+    user.key("ctrl+z")
+    user.wait_for(f"{len(todo) - 1} of {len(files.cells)} labelled*")
+
+
+def rows_of(files: Files, image: str) -> Any:
+    """Return the rows of an image; `Index` is the name of the cell."""
+    rows = files.cells[files.cells["image"] == image]
+    return rows.set_axis(rows.index.astype(str)).itertuples()
+
+
+def test_suggest(user: User, files: Files) -> None:
+    """A suggested cell gets the proposed class by Enter."""
+    user.wait_until(lambda: user.ask("cells")["has_map"], "a live map")
+    user.click("Suggest")
+    user.wait_for("Agree to all")
+    user.key("Return")
+    user.wait_for(f"20 of {len(files.cells)} labelled*")
+    user.click("Done")
