@@ -35,7 +35,10 @@ def make_files(folder: Path, names: str, seed: int) -> Files:
         made = section(SIDE, seed + i)
         stained = sum(made.images[x].astype(float) for x in ("DAPI", "PanCK", "CD3"))
         images += [folder / f"{name}.tif", folder / f"{name}_mask.tif"]
-        tifffile.imwrite(images[-2], (stained / 2).astype(np.uint16))
+        # A hot pixel in the corner, and all others less bright than outlines on the screen.
+        pixels = (600 * stained / stained.max()).astype(np.uint16)
+        pixels[0, 0] = 1000
+        tifffile.imwrite(images[-2], pixels)
         tifffile.imwrite(images[-1], made.labels.astype(np.uint16))
         masks[name] = made.labels
         tables.append(_table(made, name))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +80,7 @@ class User:
         assert napari is not None
         napari.stdin.write(json.dumps(question).encode() + b"\n")
         napari.stdin.flush()
-        ready, _, _ = select.select([napari.stdout], [], [], 2 * PATIENCE)
-        line = napari.stdout.readline() if ready else b""
+        line = line_of(napari.stdout)
         assert line, f"napari does not answer; its exit status is {napari.poll()}"
         found = json.loads(line)
         assert "error" not in found, found["error"]
@@ -105,13 +104,17 @@ class User:
         return self.wait_until(lambda: self.places(pattern, kind), what, patience)[0]
 
     def click(self, pattern: str, kind: str = "QWidget", *, button: int = 1) -> None:
-        """Click what has such a text, as soon as it is there, is enabled, and stays at its place."""
+        """Click what has such a text, as soon as it can be clicked."""
+        place = self.ready(pattern, kind)
+        self.at(place["x"], place["y"], button=button)
+
+    def ready(self, pattern: str, kind: str = "QWidget") -> dict[str, Any]:
+        """Wait until something with such a text is enabled and stays at its place; return it."""
 
         def enabled() -> list[dict[str, Any]]:
             return [place for place in self.places(pattern, kind) if place["enabled"]]
 
-        found = self.settled(enabled, f"{pattern!r} can be clicked")[0]
-        self.at(found["x"], found["y"], button=button)
+        return self.settled(enabled, f"{pattern!r} can be clicked")[0]
 
     def settled(self, ask: Callable[[], Any], what: str) -> Any:
         """Wait until two answers in succession are equal, and return them."""
@@ -150,18 +153,18 @@ class User:
     ) -> None:
         """Drag files from a window of another program to a place of the screen."""
         command = [sys.executable, str(HERE / "files_to_drag.py"), *map(str, paths)]
-        other = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, text=True)
+        other = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE)
         try:
             window = self.wait_until(lambda: self.window("files to drag"), "the files are shown")
             self.tool("windowmove", "--sync", window, SIZE[0] + 40, 100)
             self.move((SIZE[0] + 100, 150), press=True)
             self.move((SIZE[0] + 90, 160), (SIZE[0] + 80, 170), (x + 20, y + 20), (x, y))
-            taken, _, _ = select.select([other.stdout], [], [], PATIENCE)
-            assert taken and "Copy" in other.stdout.readline(), "napari takes the files"
+            self.wait_until(lambda: b"Copy" in line_of(other.stdout), "napari takes the files")
             self.tool("mouseup", 1)
             # The other program hands the files over after the drop.
             self.wait_until(until, what)
         finally:
+            self.tool("mouseup", 1)
             other.terminate()
             other.wait()
 
@@ -181,6 +184,15 @@ class User:
         self.key("ctrl+a")
         self.type(str(path))
         self.key("Return")
+
+    def dismiss_notifications(self) -> None:
+        """Close the notifications of napari: the end of one would take the focus from a field."""
+        while found := self.places("*", "NapariQtNotification"):
+            self.at(found[0]["x"] + found[0]["width"] // 2 - 24, found[0]["y"] + 2)
+            self.wait_until(
+                lambda n=len(found): len(self.places("*", "NapariQtNotification")) < n,
+                "a notification is closed",
+            )
 
     def window(self, name: str) -> str:
         """Return the id of the visible window with a title, or an empty text."""
@@ -221,3 +233,9 @@ class User:
         blocks = [json.loads(line) for line in lines[self._n_blocks :]]
         self._n_blocks = len(lines)
         return [one for one in blocks if one["cpu"] > MAX_BLOCK and not one["what"]]
+
+
+def line_of(pipe: IO[bytes]) -> bytes:
+    """Return the next line of a process, or nothing if it does not come."""
+    ready, _, _ = select.select([pipe], [], [], PATIENCE)
+    return pipe.readline() if ready else b""

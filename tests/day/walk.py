@@ -74,6 +74,7 @@ def test_drop_and_open(user: User, files: Files) -> None:
     user.choose_file(files.table)
     user.wait_for("draft: * held out wrong")
     user.wait_for(f"*{len(files.cells)} cells in 3 images, 3 of them open*")
+    user.dismiss_notifications()
 
 
 def test_lasso(user: User, files: Files) -> None:
@@ -84,25 +85,23 @@ def test_lasso(user: User, files: Files) -> None:
 
 def test_colour_by_a_marker(user: User, files: Files) -> None:
     """The colours of the cells on the screen follow the values of a marker."""
+    # The comparison with the other cells needs room, and moves the fields.
+    user.ready("Save table …")
     user.click("label", "QComboBox")
+    user.wait_until(lambda: "Search" in user.ask("focus"), "the field has the focus")
     user.key("ctrl+a")
     user.type("cd3")
     user.key("Return")
     user.wait_for("CD3", "QComboBox")
     view = View(files.masks["A"], user.ask("tissue"))
-    rows = files.cells[files.cells["image"] == "A"].set_index("cell_id")
-    bright = rows.loc[sorted(view.cells & set(rows.index))].nlargest(10, "CD3").index
-    # The scale goes from yellow to pink.
-    user.wait_until(
-        lambda: (values := view.mean_of(blueness(user.screen())))
-        and min(values[cell] for cell in bright) > np.median(list(values.values())) + 40,
-        "the cells with much CD3 are pink",
-    )
+    values = pd.Series({row.cell_id: row.CD3 for row in rows_of(files, "A")})
 
+    def correlation() -> float:
+        red, green, _ = user.screen().astype(int).transpose(2, 0, 1)
+        return values.corr(pd.Series(view.mean_of(red - green)), method="spearman")
 
-def blueness(screen: np.ndarray) -> np.ndarray:
-    """Return the blue minus the green of each pixel."""
-    return screen[..., 2].astype(int) - screen[..., 1]
+    # The scale goes from pale yellow to red.
+    user.wait_until(lambda: correlation() > 0.8, "cells with much CD3 are red")
 
 
 def test_gate(user: User, files: Files) -> None:
@@ -165,3 +164,13 @@ def test_suggest(user: User, files: Files) -> None:
     user.key("Return")
     user.wait_for(f"20 of {len(files.cells)} labelled*")
     user.click("Done")
+
+
+def test_train(user: User, files: Files) -> None:
+    """The classes of the file are chosen again, and a map is trained on them."""
+    user.click("▸ cells_ABC.csv*")
+    user.choose_in("Labels", "cell_type")
+    user.click("▾ cells_ABC.csv*")
+    user.click("Train")
+    user.wait_for("* of * held out wrong")
+    user.wait_until(lambda: user.ask("cells")["is_stored"], "the map is stored")
