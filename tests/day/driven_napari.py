@@ -29,7 +29,15 @@ from napari.qt import get_qapp
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QRect, QSocketNotifier, QTimer
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QAbstractItemView, QApplication, QMenu, QMenuBar, QTabBar, QTableView, QWidget
+from qtpy.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QMenu,
+    QMenuBar,
+    QTabBar,
+    QTableView,
+    QWidget,
+)
 
 TICK = 0.05
 """Seconds between two ticks of the event loop."""

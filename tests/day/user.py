@@ -61,18 +61,21 @@ class User:
 
     def close(self) -> int:
         """Close napari by the button of its window, and return the exit status."""
-        assert self.napari is not None
-        shape = self.tool("getwindowgeometry", "--shell", self.window("napari"))
-        x, y, width = (int(re.search(rf"{name}=(\d+)", shape)[1]) for name in ("X", "Y", "WIDTH"))
-        top = int(self.frame(self.window("napari"))[2])
-        self.at(x + width - top // 2, y - top // 2)
-        asked = self.wait_until(
-            lambda: self.napari.poll() is not None or self.places("Close napari?*"), "napari ends"
+        napari, shown = self.napari, self.wait_for("napari", "_QtMainWindow")
+        assert napari is not None
+        frame = self.frame(self.window("napari"))
+        self.at(
+            shown["x"] + shown["width"] // 2 - frame["top"] // 2,
+            shown["y"] - shown["height"] // 2 - frame["top"] // 2,
         )
-        if isinstance(asked, list):
+
+        def asked_or_ended() -> bool:
+            return napari.poll() is not None or "ConfirmClose" in self.ask("focus")
+
+        self.wait_until(asked_or_ended, "napari asks whether to close, or ends")
+        if napari.poll() is None:
             self.key("Return")
-        status = self.napari.wait(PATIENCE)
-        return status
+        return napari.wait(PATIENCE)
 
     def ask(self, *question: Any) -> Any:
         """Return the answer to a question to `driven_napari.py`."""
@@ -86,7 +89,9 @@ class User:
         assert "error" not in found, found["error"]
         return found["answer"]
 
-    def wait_until(self, condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    def wait_until(
+        self, condition: Callable[[], Any], what: str, patience: float = PATIENCE
+    ) -> Any:
         """Wait until a condition holds, and return its value."""
         deadline = time.monotonic() + patience
         while not (found := condition()):
@@ -98,7 +103,9 @@ class User:
         """Return what is on the screen with such a text."""
         return self.ask("places", pattern, kind)
 
-    def wait_for(self, pattern: str, kind: str = "QWidget", patience: float = PATIENCE) -> dict[str, Any]:
+    def wait_for(
+        self, pattern: str, kind: str = "QWidget", patience: float = PATIENCE
+    ) -> dict[str, Any]:
         """Wait for something with such a text, and return it."""
         what = f"{pattern!r} {kind} is on the screen"
         return self.wait_until(lambda: self.places(pattern, kind), what, patience)[0]
@@ -179,7 +186,8 @@ class User:
     def choose_file(self, path: Path) -> None:
         """Type a path into a dialog that asks for one, and press Return."""
         self.wait_until(
-            lambda: re.match("QFileDialog .*LineEdit", self.ask("focus")), "a dialog asks for a file"
+            lambda: re.match("QFileDialog .*LineEdit", self.ask("focus")),
+            "a dialog asks for a file",
         )
         self.key("ctrl+a")
         self.type(str(path))
@@ -198,12 +206,12 @@ class User:
         """Return the id of the visible window with a title, or an empty text."""
         return self.tool("search", "--onlyvisible", "--name", f"^{name}$").split("\n")[0]
 
-    def frame(self, window: str) -> list[str]:
-        """Return the widths of the frame of a window: left, right, top, bottom."""
-        shown = subprocess.check_output(
-            ["xprop", "-id", window, "_NET_FRAME_EXTENTS"], env=self.env, text=True
-        )
-        return shown.split("=")[1].split(",")
+    def frame(self, window: str) -> dict[str, int]:
+        """Return the widths of the frame that the window manager draws around a window."""
+        command = ["xprop", "-id", window, "-notype", "_NET_FRAME_EXTENTS"]
+        shown = subprocess.check_output(command, env=self.env, text=True)
+        widths = map(int, re.findall(r"\d+", shown))
+        return dict(zip(("left", "right", "top", "bottom"), widths, strict=True))
 
     def tool(self, *words: object) -> str:
         """Run xdotool."""

@@ -23,6 +23,10 @@ RADIUS = 40
 """Radius of the lasso in pixels of the screen."""
 LABELS = {"1": "tumor", "2": "T cell"}
 """The classes that are made by hand, by their keys."""
+EPOCHS = 20
+"""Epochs of each training; the default is 60."""
+N_LABELS = 20
+"""Number of cells that are labelled by hand."""
 
 
 def lasso(user: User, class_: str) -> None:
@@ -140,7 +144,9 @@ def test_label(user: User, files: Files) -> None:
     view = View(files.masks["A"], user.ask("tissue"))
     rows = [row for row in rows_of(files, "A") if row.cell_id in view.cells]
     some = [row for name in LABELS.values() for row in rows if row.cell_type == name]
-    todo = [row for name in LABELS.values() for row in [x for x in some if x.cell_type == name][:10]]
+    todo = [
+        row for name in LABELS.values() for row in [x for x in some if x.cell_type == name][:10]
+    ]
     for n, row in enumerate(todo, start=1):
         user.at(*view.place(row.cell_id))
         user.wait_until(lambda row=row: user.selected() == [row.Index], f"{row} is selected")
@@ -169,8 +175,92 @@ def test_suggest(user: User, files: Files) -> None:
 def test_train(user: User, files: Files) -> None:
     """The classes of the file are chosen again, and a map is trained on them."""
     user.click("▸ cells_ABC.csv*")
-    user.choose_in("Labels", "cell_type")
+    user.click("cell_type_by_hand", "QComboBox")
+    user.click("cell_type", "QListView")
     user.click("▾ cells_ABC.csv*")
+    user.click("☰")
+    user.click("Settings …", "QMenu")
+    user.click("Epochs", "QLineEdit")
+    user.type(str(EPOCHS))
+    user.key("Tab", "Escape")
     user.click("Train")
     user.wait_for("* of * held out wrong")
     user.wait_until(lambda: user.ask("cells")["is_stored"], "the map is stored")
+
+
+def test_check(user: User) -> None:
+    """The labels are checked, and what was found is shown for review."""
+    user.click("☰")
+    user.click("Check labels", "QMenu")
+    user.wait_for("*Voronoi error on images that the networks have seen:*")
+
+
+def test_review(user: User, decided: dict[str, str]) -> None:
+    """Three doubtful labels are decided by keys: two are changed, one is kept."""
+    first = user.ready("*", "TableView")
+    user.at(first["x"], first["y"])
+    for n, key in enumerate(["Return", "k", "Return"], start=1):
+        (name,) = user.wait_until(
+            lambda: [x for x in user.selected() if x not in decided], "another cell is selected"
+        )
+        line = user.wait_for(name, "TableView")
+        cells = [x for x in user.places("*", "TableView") if x["y"] == line["y"]]
+        _, _, predicted, *_ = (x["text"] for x in sorted(cells, key=lambda x: x["x"]))
+        decided[name] = "" if key == "k" else predicted
+        user.key(key)
+        user.wait_for(f"* Decided: {n}.")
+
+
+def test_save(user: User, files: Files, decided: dict[str, str]) -> None:
+    """Return saves the table under the proposed name; the file has all that was made."""
+    before = files.table.read_bytes()
+    user.click("Save", "QPushButton")
+    user.click("Table as *", "QMenu")
+    user.wait_until(lambda: user.ask("focus").startswith("QFileDialog"), "a dialog")
+    user.key("Return")
+    user.wait_for("Saved *.h5ad.")
+    saved = ad.read_h5ad(saved_file(files))
+    assert files.table.read_bytes() == before
+    by_hand = saved.obs["cell_type_by_hand"].dropna()
+    assert len(by_hand) == N_LABELS
+    rows = files.cells.set_axis(files.cells.index.astype(str))
+    # The last cell is a suggested one, which may be of any class.
+    assert (by_hand == rows["cell_type"][by_hand.index]).sum() >= N_LABELS - 1
+    corrected = saved.obs["cell_type_relabeled"].astype(str)
+    changed = corrected[corrected != saved.obs["cell_type"].astype(str)]
+    assert changed.to_dict() == {name: label for name, label in decided.items() if label}
+    assert saved.obsm["X_ce"].shape == (len(files.cells), 2)
+    assert {"ce", "ce_cv", "ce_images_cv"} <= set(saved.uns)
+
+
+def test_close(user: User) -> None:
+    """The button of the window ends napari without a crash."""
+    assert user.close() == 0
+
+
+def test_open_again(user: User, files: Files) -> None:
+    """Dropped on the plugin, the saved file and its images bring everything back."""
+    user.start("--with", "centroid-encoder")
+    dock = user.wait_for("Sample tissue")
+    user.drop(
+        [*files.images, saved_file(files)],
+        dock["x"],
+        dock["y"] + 100,
+        lambda: user.ask("cells").get("is_stored"),
+        "the map is read",
+    )
+    user.wait_for("* of * held out wrong")
+    saved = ad.read_h5ad(saved_file(files))
+    cells = user.ask("cells")
+    assert cells["labels"] == saved.obs["cell_type"].tolist()
+    user.click("Review *", "QTabBar")
+    user.wait_for("* Decided: 3.")
+    user.click("Label", "QTabBar")
+    user.click("Start labelling")
+    user.wait_for(f"{N_LABELS} of {len(files.cells)} labelled*")
+    user.click("Done")
+
+
+def saved_file(files: Files) -> Path:
+    """Return the name that is proposed for the table."""
+    return files.table.with_name(f"{files.table.stem}_ce.h5ad")
