@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,7 +43,7 @@ def next_files(user: User) -> Files:
 
 @pytest.fixture(autouse=True)
 def _part(request: pytest.FixtureRequest, user: User) -> Iterator[None]:
-    """Keep a picture of the end of each part; check that napari reported no error, and never hung."""
+    """Keep a picture of the end of each part; check for errors and blocks of napari."""
     yield
     user.look(request.node.name.removeprefix("test_"))
     assert user.errors() == []
@@ -53,5 +52,5 @@ def _part(request: pytest.FixtureRequest, user: User) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def decided() -> dict[str, str]:
-    """The cells whose labels were reviewed, with their new labels; empty for a label that is right."""
+    """The reviewed cells, with their new labels; empty for a label that is right."""
     return {}

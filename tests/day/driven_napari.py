@@ -15,9 +15,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,12 @@ def places(pattern: str, kind: str = "QWidget") -> list[dict[str, Any]]:
     for widget in QApplication.allWidgets():
         if widget.isVisible() and kind in (one.__name__ for one in type(widget).__mro__):
             view, parts = _parts(widget)
-            seen = view.visibleRegion().boundingRect()
             for texts, box, enabled in parts:
                 plain = [text.replace("&", "").replace("\u00a0", " ") for text in texts]
-                shown = box & seen
-                if any(fnmatchcase(text, pattern) for text in plain) and not shown.isEmpty():
+                if not any(fnmatchcase(text, pattern) for text in plain):
+                    continue
+                shown = box & view.visibleRegion().boundingRect()
+                if not shown.isEmpty():
                     at = view.mapToGlobal(shown.center())
                     text = next(filter(None, plain), "")
                     what = {"text": text, "kind": type(widget).__name__, "enabled": enabled}
@@ -158,27 +158,31 @@ def answer(questions: int, answers: Any) -> None:
     answers.flush()
 
 
-def watch(folder: Path) -> Callable[[], None]:
-    """Return a function that is called at each tick, and writes down how long it was not called.
+class Watch:
+    """Writes down how long the event loop was blocked, but not by the questions.
 
     A block is judged by the processor time of this thread: other processes do not lengthen it.
     """
-    last: list[float] = []
-    blocks, stacks = (folder / "blocks").open("a"), (folder / "stacks").open("a")
 
-    def tick() -> None:
-        now = [time.monotonic(), time.thread_time(), "torch" in sys.modules]
-        # The first tick is that in which the event loop begins.
-        wall, cpu, _ = np.subtract(now, last or now)
-        if wall - TICK > LONG:
+    def __init__(self, folder: Path) -> None:
+        self._blocks, self._stacks = (folder / "blocks").open("a"), (folder / "stacks").open("a")
+        self._last: tuple[float, float, bool] | None = None
+
+    def tick(self) -> None:
+        """Compare the clocks with those of the last tick."""
+        now, last = (time.monotonic(), time.thread_time(), "torch" in sys.modules), self._last
+        if last is not None and (wall := now[0] - last[0] - TICK) > LONG:
             what = "import of PyTorch" if now[2] != last[2] else ""
-            block = {"at": round(now[0], 1), "wall": round(wall, 2), "cpu": round(cpu, 2)}
-            blocks.write(json.dumps(block | {"what": what}) + "\n")
-            blocks.flush()
-        last[:] = now
-        faulthandler.dump_traceback_later(1, file=stacks)
+            block = {"wall": round(wall, 2), "cpu": round(now[1] - last[1], 2), "what": what}
+            self._blocks.write(json.dumps(block) + "\n")
+            self._blocks.flush()
+        self._last = now
+        # The stacks of all threads, if there is no other tick in a second.
+        faulthandler.dump_traceback_later(1, file=self._stacks)
 
-    return tick
+    def pause(self) -> None:
+        """Compare nothing until the next tick but one."""
+        self._last = None
 
 
 def main() -> None:
@@ -187,11 +191,18 @@ def main() -> None:
     # What napari prints is no answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    app = get_qapp()
+    app, watch = get_qapp(), Watch(folder)
     notifier = QSocketNotifier(0, QSocketNotifier.Type.Read, app)
-    notifier.activated.connect(lambda *_: answer(0, answers))
+
+    def respond() -> None:
+        watch.tick()
+        answer(0, answers)
+        watch.pause()
+
+    notifier.activated.connect(respond)
+    app.aboutToQuit.connect(faulthandler.cancel_dump_traceback_later)
     timer = QTimer(app)
-    timer.timeout.connect(watch(folder))
+    timer.timeout.connect(watch.tick)
     timer.start(round(1000 * TICK))
     errors = (folder / "errors").open("a")
 

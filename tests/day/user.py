@@ -24,7 +24,7 @@ SIZE = 1280, 780
 PATIENCE = 90
 """Seconds after which something that does not happen is a failure."""
 MAX_BLOCK = 1.0
-"""Longest time of the processor that the event loop may be blocked, but for the import of PyTorch."""
+"""Longest block of the event loop in seconds, but for the import of PyTorch."""
 
 
 class User:
@@ -74,7 +74,7 @@ class User:
 
         self.wait_until(asked_or_ended, "napari asks whether to close, or ends")
         if napari.poll() is None:
-            self.key("Return")
+            self.click("Close", "QPushButton")
         return napari.wait(PATIENCE)
 
     def ask(self, *question: Any) -> Any:
@@ -198,7 +198,7 @@ class User:
         while found := self.places("*", "NapariQtNotification"):
             self.at(found[0]["x"] + found[0]["width"] // 2 - 24, found[0]["y"] + 2)
             self.wait_until(
-                lambda n=len(found): len(self.places("*", "NapariQtNotification")) < n,
+                lambda found=found: self.places("*", "NapariQtNotification") != found,
                 "a notification is closed",
             )
 

@@ -13,7 +13,6 @@ from typing import Any
 import anndata as ad
 import numpy as np
 import pandas as pd
-import pytest
 
 from tests.day.data import Files
 from tests.day.screen import View
@@ -214,11 +213,7 @@ def test_review(user: User, decided: dict[str, str]) -> None:
 def test_save(user: User, files: Files, decided: dict[str, str]) -> None:
     """Return saves the table under the proposed name; the file has all that was made."""
     before = files.table.read_bytes()
-    user.click("Save", "QPushButton")
-    user.click("Table as *", "QMenu")
-    user.wait_until(lambda: user.ask("focus").startswith("QFileDialog"), "a dialog")
-    user.key("Return")
-    user.wait_for("Saved *.h5ad.")
+    save_by_return(user)
     saved = ad.read_h5ad(saved_file(files))
     assert files.table.read_bytes() == before
     by_hand = saved.obs["cell_type_by_hand"].dropna()
@@ -264,3 +259,71 @@ def test_open_again(user: User, files: Files) -> None:
 def saved_file(files: Files) -> Path:
     """Return the name that is proposed for the table."""
     return files.table.with_name(f"{files.table.stem}_ce.h5ad")
+
+
+def run_copied(user: User, table: Path) -> ad.AnnData:
+    """Copy the script of a saved table, run it, and return the table that it writes."""
+    user.click("Save", "QPushButton")
+    user.click("Copy as Python", "QMenu")
+    user.wait_for("Copied.*")
+    script = user.folder / "copied.py"
+    script.write_text(user.ask("clipboard"))
+    command = [sys.executable, str(script)]
+    done = subprocess.run(
+        command, cwd=table.parent, env=user.env | {"MPLBACKEND": "agg"}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return ad.read_h5ad(table.with_name(f"{table.stem}_ce.h5ad"))
+
+
+def test_copy_the_training(user: User, files: Files) -> None:
+    """The copied script trains the same map, and makes the same checks."""
+    saved = ad.read_h5ad(saved_file(files))
+    made = run_copied(user, saved_file(files))
+    np.testing.assert_allclose(made.obsm["X_ce"], saved.obsm["X_ce"], rtol=1e-4, atol=1e-4)
+    assert made.obs["ce_cv_label"].equals(saved.obs["ce_cv_label"])
+
+
+def test_next_image(user: User, files: Files, next_files: Files) -> None:
+    """The cells of the next image are placed in the map, and shown in this image."""
+    layers = len(user.ask("tissue")["layers"]) + len(next_files.images)
+    user.drop(
+        next_files.images, 500, 400, lambda: len(user.ask("tissue")["layers"]) >= layers, "layers"
+    )
+    user.click("New data", "QTabBar")
+    user.click("Open …")
+    user.choose_file(next_files.table)
+    user.click("Map new data")
+    n = len(next_files.cells)
+    user.wait_for(f"{n} cells placed in the map of {saved_file(files).name}*")
+    save_by_return(user)
+    placed = ad.read_h5ad(saved_file(next_files))
+    assert (placed.obs["ce_label"].astype(str) == placed.obs["cell_type"].astype(str)).mean() > 0.8
+    assert visible(user) >= {"D", "D_mask labels"}
+    assert not visible(user) & {"A", "B", "C"}
+
+
+def test_copy_the_placing(user: User, next_files: Files) -> None:
+    """The copied script places the same cells at the same places."""
+    placed = ad.read_h5ad(saved_file(next_files))
+    made = run_copied(user, saved_file(next_files))
+    np.testing.assert_allclose(made.obsm["X_ce"], placed.obsm["X_ce"], rtol=1e-4, atol=1e-4)
+
+
+def test_close_again(user: User) -> None:
+    """napari ends without a crash after another day."""
+    assert user.close() == 0
+
+
+def visible(user: User) -> set[str]:
+    """Return the names of the layers that are shown."""
+    return {name for name, _, shown in user.ask("tissue")["layers"] if shown}
+
+
+def save_by_return(user: User) -> None:
+    """Save the table under the proposed name."""
+    user.click("Save", "QPushButton")
+    user.click("Table as *", "QMenu")
+    user.wait_until(lambda: user.ask("focus").startswith("QFileDialog"), "a dialog")
+    user.key("Return")
+    user.wait_for("Saved *.h5ad.")
