@@ -38,15 +38,15 @@ class User:
         homes = {f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "CACHE")}
         self.env = os.environ | homes | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
         self.napari: subprocess.Popen[bytes] | None = None
-        self._log = (folder / "log.txt").open("ab")
         self._n_blocks = 0
 
     def start(self, *arguments: str) -> None:
         """Start napari, and give its window its size."""
         self.end()
         command = [sys.executable, str(HERE / "driven_napari.py"), str(self.folder), *arguments]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        self.napari = subprocess.Popen(command, env=self.env, cwd=self.folder, **pipes)
+        with (self.folder / "log.txt").open("ab") as log:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            self.napari = subprocess.Popen(command, env=self.env, cwd=self.folder, **pipes)
         self.wait_for("napari", "_QtMainWindow")
         window = self.window("napari")
         self.tool("windowmove", "--sync", window, 2, 24)
@@ -55,9 +55,9 @@ class User:
 
     def end(self) -> None:
         """End napari if a failure has left it running."""
-        if self.napari is not None and self.napari.poll() is None:
+        if self.napari is not None:
             self.napari.kill()
-            self.napari.wait()
+            self.napari.communicate()
 
     def close(self) -> int:
         """Close napari by the button of its window, and return the exit status."""
@@ -173,7 +173,7 @@ class User:
         finally:
             self.tool("mouseup", 1)
             other.terminate()
-            other.wait()
+            other.communicate()
 
     def key(self, *names: str) -> None:
         """Press keys."""
