@@ -169,20 +169,19 @@ class Watch:
         self._last: tuple[float, float, bool] | None = None
 
     def tick(self) -> None:
-        """Compare the clocks with those of the last tick."""
-        now, last = (time.monotonic(), time.thread_time(), "torch" in sys.modules), self._last
-        if last is not None and (wall := now[0] - last[0] - TICK) > LONG:
-            what = "import of PyTorch" if now[2] != last[2] else ""
-            block = {"wall": round(wall, 2), "cpu": round(now[1] - last[1], 2), "what": what}
-            self._blocks.write(json.dumps(block) + "\n")
+        """Compare the clocks with those of the last tick, and begin again."""
+        last = self._last
+        self.begin()
+        if last is not None and (wall := self._last[0] - last[0] - TICK) > LONG:
+            what = "import of PyTorch" if self._last[2] != last[2] else ""
+            block = {"wall": round(wall, 2), "cpu": round(self._last[1] - last[1], 2)}
+            self._blocks.write(json.dumps(block | {"what": what}) + "\n")
             self._blocks.flush()
-        self._last = now
-        # The stacks of all threads, if there is no other tick in a second.
-        faulthandler.dump_traceback_later(1, file=self._stacks)
 
-    def pause(self) -> None:
-        """Compare nothing until the next tick but one."""
-        self._last = None
+    def begin(self) -> None:
+        """Note the clocks; write the stacks of all threads if there is no tick in a second."""
+        self._last = time.monotonic(), time.thread_time(), "torch" in sys.modules
+        faulthandler.dump_traceback_later(1, file=self._stacks)
 
 
 def main() -> None:
@@ -197,7 +196,7 @@ def main() -> None:
     def respond() -> None:
         watch.tick()
         answer(0, answers)
-        watch.pause()
+        watch.begin()
 
     notifier.activated.connect(respond)
     app.aboutToQuit.connect(faulthandler.cancel_dump_traceback_later)

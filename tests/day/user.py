@@ -83,8 +83,8 @@ class User:
         assert napari is not None
         napari.stdin.write(json.dumps(question).encode() + b"\n")
         napari.stdin.flush()
-        line = line_of(napari.stdout)
-        assert line, f"napari does not answer; its exit status is {napari.poll()}"
+        if not (line := line_of(napari.stdout)):
+            raise AssertionError(f"napari does not answer; its exit status is {napari.wait(5)}")
         found = json.loads(line)
         assert "error" not in found, found["error"]
         return found["answer"]
