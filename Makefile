@@ -15,7 +15,7 @@ endif
 comma := ,
 HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
 
-.PHONY: help env demo test test-all coverage bench bench-all lint format docs constraints \
+.PHONY: help env demo test test-all day coverage bench bench-all lint format docs constraints \
   release-check screen clean
 
 help:  ## Show this list
@@ -45,6 +45,17 @@ test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of t
 	@$(PYTEST) benchmarks/tests
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)
+
+# Eight minutes at most; the pictures of each part, and what napari printed, are in build/day/.
+DAY = $(BIN)/python -m pytest tests/day/walk.py -x -v -p no:pytest-qt --timeout 0 \
+  -o xvfb_width=1600 -o xvfb_height=1000
+TOOLS := xdotool openbox imagemagick x11-utils
+
+day: screen  ## Walk through a day in napari with a real mouse, with PySide6 and PyQt6
+	@for tool in xdotool openbox import xprop; do command -v $$tool; done >/dev/null || \
+	  { $(call apt-get,$(TOOLS),a mouse that programs move); }
+	@QT_API=pyside6 $(DAY) $(ARGS)
+	@QT_API=pyqt6 $(DAY) $(ARGS)
 
 notebook: $(ENV)  ## Try the interactive map in JupyterLab and a browser
 	@$(PIP) install -qq --group notebook -c constraints.txt
