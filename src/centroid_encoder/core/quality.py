@@ -43,7 +43,7 @@ def n_repeated(
     """
     read = rows if others is None else np.union1d(rows, others)
     weights = np.random.default_rng(0).normal(size=X.shape[1])
-    chunks: list[Any] = [x @ weights for _, x in row_chunks(X, read)]
+    chunks = [np.asarray(x.dot(weights)) for _, x in row_chunks(X, read)]
     sums = np.concatenate([np.empty(0), *chunks])
     # Equal rows can differ by rounding.
     sums = np.round(sums / (np.abs(sums).max(initial=0) or 1), 10)

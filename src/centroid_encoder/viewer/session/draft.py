@@ -133,7 +133,7 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
 
 
 def error_text(n_wrong: int, n: int, n_repeated: float = 0, *, digits: int = 0) -> str:
-    """Describe a held-out error and why it says little; for too few cells, their number."""
+    """Describe a held-out error and what makes it doubtful; for few cells, their number."""
     if not n:
         return "none held out yet"
     few, repeated = doubt_words(n, n_repeated)
