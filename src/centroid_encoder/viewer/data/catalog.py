@@ -233,6 +233,8 @@ class Catalog:
             or self._find_links() != self._links
         ):
             self.join_again()
+        if self.read_later is not None and self._add_mask():
+            self.link_changed.emit()
         if chosen is not None and chosen is self.table and chosen.adata.obs.shape[1] > n_columns:
             self.table_changed.emit(False)
         self.listed.emit()
@@ -342,7 +344,11 @@ class Catalog:
                 self.joins[link] = join
             if fault is not None:
                 self.faults[link] = fault
-        self._add_masks()
+        if self._missing_masks():
+            # napari takes half a second for each: one at a time, in events of their own.
+            self.stirred.emit(False)
+        while self.read_later is None and self._add_mask():
+            pass
         if self.joins != joins and self._leave_out_places():
             self._show(self._chosen)
         else:
@@ -392,13 +398,19 @@ class Catalog:
             f"{name}. Are these the cells of {layer.name}?"
         )
 
-    def _add_masks(self) -> None:
-        """Add the Labels of joined Image layers to the viewer, since only Labels have colours."""
-        for image, labels in [x for x in self._masks.items() if x[1] not in self._all]:
-            if labels is not None and any(link.layer is labels for link in self.joins):
-                image.visible = False
-                self._all.insert(self._all.index(image) + 1, labels)
-                show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+    def _missing_masks(self) -> list[tuple[Image, Labels]]:
+        """Return the Image layers that are joined as Labels which are not in the viewer yet."""
+        joined = {link.layer for link in self.joins}
+        return [(x, labels) for x, labels in self._masks.items() if labels in joined - {*self._all}]
+
+    def _add_mask(self) -> bool:
+        """Add the Labels of a joined Image layer, since only Labels have colours; False if none."""
+        for image, labels in self._missing_masks()[:1]:
+            image.visible = False
+            self._all.insert(self._all.index(image) + 1, labels)
+            show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+            return True
+        return False
 
     def _must_read(self, layer: CellLayer) -> bool:
         """Return whether the ids of a layer are not known, or its pixels have changed in place."""

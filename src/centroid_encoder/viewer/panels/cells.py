@@ -133,8 +133,9 @@ class CellsPanel(QWidget):
 
     @property
     def _joins(self) -> dict[CellLayer, Join]:
-        """The join of each layer that shows cells of the table."""
-        return {link.layer: join for link, join in self._session.catalog.joins.items()}
+        """The join of each layer of the viewer that shows cells of the table."""
+        joins, layers = self._session.catalog.joins, self._viewer.layers
+        return {link.layer: join for link, join in joins.items() if link.layer in layers}
 
     def _link(self, joins: dict[CellLayer, Join]) -> None:
         """Link the layers to the cells; label images only if they are shown.
