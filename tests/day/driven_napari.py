@@ -10,7 +10,6 @@ how long the event loop was blocked, and the errors that napari reported.
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import sys
@@ -165,7 +164,7 @@ class Watch:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._blocks, self._stacks = (folder / "blocks").open("a"), (folder / "stacks").open("a")
+        self._blocks = (folder / "blocks").open("a")
         self._last: tuple[float, float, bool] | None = None
 
     def tick(self) -> None:
@@ -179,9 +178,8 @@ class Watch:
             self._blocks.flush()
 
     def begin(self) -> None:
-        """Note the clocks; write the stacks of all threads if there is no tick in a second."""
+        """Note the clocks."""
         self._last = time.monotonic(), time.thread_time(), "torch" in sys.modules
-        faulthandler.dump_traceback_later(1, file=self._stacks)
 
 
 def main() -> None:
@@ -199,7 +197,6 @@ def main() -> None:
         watch.begin()
 
     notifier.activated.connect(respond)
-    app.aboutToQuit.connect(faulthandler.cancel_dump_traceback_later)
     timer = QTimer(app)
     timer.timeout.connect(watch.tick)
     timer.start(round(1000 * TICK))
