@@ -233,8 +233,8 @@ class Catalog:
             or self._find_links() != self._links
         ):
             self.join_again()
-        if self.read_later is not None and self._add_mask():
-            self.link_changed.emit()
+        elif self.read_later is not None:
+            self._add_mask()
         if chosen is not None and chosen is self.table and chosen.adata.obs.shape[1] > n_columns:
             self.table_changed.emit(False)
         self.listed.emit()

@@ -191,8 +191,13 @@ class CellsPanel(QWidget):
                     link.highlight(np.flatnonzero(self._session.selected))
 
     def _on_listed(self) -> None:
-        """Keep colours and outlines above layers that were added or moved."""
+        """Keep colours and outlines above layers that were added or moved; colour new masks."""
         self._hide_others()
+        before = [link.layer for link in self._links]
+        self._link(self._joins)
+        if [link.layer for link in self._links] != before:
+            self._coloring.start()
+            self._marking.start()
         for link in self._links:
             link.stay_on_top()
 
