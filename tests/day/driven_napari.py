@@ -41,6 +41,8 @@ TICK = 0.05
 """Seconds between two ticks of the event loop."""
 LONG = 0.25
 """Seconds after which a block of the event loop is written down."""
+MANY = 300
+"""An import of more modules is that of a large library, such as PyTorch or AnnData with Dask."""
 TEXTS = ("text", "currentText", "placeholderText", "accessibleName", "windowTitle")
 
 
@@ -160,26 +162,30 @@ def answer(questions: int, answers: Any) -> None:
 class Watch:
     """Writes down how long the event loop was blocked, but not by the questions.
 
-    A block is judged by the processor time of this thread: other processes do not lengthen it.
+    A block is judged by the processor time of this thread: other processes do not lengthen it. It
+    may be an import of a large library, or napari may add layers.
     """
 
     def __init__(self, folder: Path) -> None:
         self._blocks = (folder / "blocks").open("a")
-        self._last: tuple[float, float, bool] | None = None
+        self._last: tuple[float, float, int, int] | None = None
 
     def tick(self) -> None:
         """Compare the clocks with those of the last tick, and begin again."""
         last = self._last
         self.begin()
         if last is not None and (wall := self._last[0] - last[0] - TICK) > LONG:
-            what = "import of PyTorch" if self._last[2] != last[2] else ""
-            block = {"wall": round(wall, 2), "cpu": round(self._last[1] - last[1], 2)}
-            self._blocks.write(json.dumps(block | {"what": what}) + "\n")
+            cpu, modules, layers = (self._last[i] - last[i] for i in (1, 2, 3))
+            block = {"wall": round(wall, 2), "cpu": round(cpu, 2)}
+            block |= {"is_import": modules > MANY, "n_layers": max(layers, 0)}
+            self._blocks.write(json.dumps(block) + "\n")
             self._blocks.flush()
 
     def begin(self) -> None:
-        """Note the clocks."""
-        self._last = time.monotonic(), time.thread_time(), "torch" in sys.modules
+        """Note the clocks, and what is there."""
+        viewer = napari.current_viewer()
+        there = len(sys.modules), 0 if viewer is None else len(viewer.layers)
+        self._last = time.monotonic(), time.thread_time(), *there
 
 
 def main() -> None:

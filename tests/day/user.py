@@ -24,7 +24,8 @@ SIZE = 1280, 780
 PATIENCE = 90
 """Seconds after which something that does not happen is a failure."""
 MAX_BLOCK = 1.0
-"""Longest block of the event loop in seconds, but for the import of PyTorch."""
+"""Longest block of the event loop in seconds, but for imports. napari takes up to another second
+for each layer that it adds, at first because it compiles its colour maps."""
 
 
 class User:
@@ -240,7 +241,8 @@ class User:
         lines = (self.folder / "blocks").read_text().splitlines()
         blocks = [json.loads(line) for line in lines[self._n_blocks :]]
         self._n_blocks = len(lines)
-        return [one for one in blocks if one["cpu"] > MAX_BLOCK and not one["what"]]
+        blocks = [one for one in blocks if not one["is_import"]]
+        return [one for one in blocks if one["cpu"] > MAX_BLOCK * (1 + one["n_layers"])]
 
 
 def line_of(pipe: IO[bytes]) -> bytes:
