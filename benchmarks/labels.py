@@ -1,4 +1,4 @@
-"""Error of a map by the number of labelled cells, for some ways to choose the cells to label.
+"""Error of a map by the number of labelled cells, for four ways to choose the cells to label.
 
     python -m benchmarks.labels                     # five data sets, ten splits
     python -m benchmarks.labels pbmc3k --splits 2
@@ -18,8 +18,6 @@ of the cells gets the label of another class instead. The methods choose:
   at random in the first round, when there is no map;
 - TypiClust: typical cells of the clusters with the fewest labels, in all rounds.
 
-In "suggested, unlabeled" and "random, unlabeled", maps also learn from the cells without a label.
-
 A run with 1,000 cells chosen at random is the reference. The program prints the error of the test
 cells after each round, and adds it to a CSV file together with the balanced error, the mean of the
 errors of the classes. Runs that the file has already are not repeated. From the file,
@@ -32,7 +30,7 @@ from __future__ import annotations
 import argparse
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +58,6 @@ BUDGETS = (20, 50, 100, 175, 250, 375, 500)
 REFERENCE = 1_000
 """Number of labels of the reference, whose cells are chosen at random."""
 METHODS = ("suggested", "random", "margin", "TypiClust")
-WITH_UNLABELED = tuple(f"{method}, unlabeled" for method in METHODS[:2])
-"""Methods whose maps also learn from cells without a label (`use_unlabeled`)."""
 RESULTS = Path(__file__).parent / "results" / "labels.csv"
 KEYS = ("set", "method", "wrong", "split")
 """Columns that identify a run."""
@@ -106,13 +102,10 @@ def chosen(pool: AnnData, n: int, method: str, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(free)[:n]
 
 
-def rounds(
-    name: str, method: str, wrong: float, seed: int, budgets: Sequence[int] = BUDGETS
-) -> Iterator[dict[str, object]]:
+def rounds(name: str, method: str, wrong: float, seed: int) -> Iterator[dict[str, object]]:
     """Label cells in rounds, and yield the errors on the test cells after each round.
 
-    ``budgets`` are the total numbers of labels after the rounds. ``wrong`` is the share of the
-    pool whose cells get the label of another class, at random.
+    ``wrong`` is the share of the pool whose cells get the label of another class, at random.
     """
     pool, test = split(name, seed)
     rng = np.random.default_rng(seed)
@@ -121,14 +114,13 @@ def rounds(
     is_wrong = rng.random(pool.n_obs) < wrong
     answers[is_wrong] = [rng.choice(classes[classes != own]) for own in answers[is_wrong]]
     labels = np.full(pool.n_obs, None, dtype=object)
-    for n_labels in (REFERENCE,) if method == f"random {REFERENCE}" else budgets:
+    for n_labels in (REFERENCE,) if method == f"random {REFERENCE}" else BUDGETS:
         n = n_labels - int((labels != None).sum())  # noqa: E711
         pool.obs["given"] = pd.Categorical(labels, classes)
-        rows = chosen(pool, n, method.removesuffix(", unlabeled"), 1000 * seed + n_labels)
+        rows = chosen(pool, n, method, 1000 * seed + n_labels)
         labels[rows] = answers[rows]
         pool.obs["given"] = pd.Categorical(labels, classes)
-        use = method in WITH_UNLABELED
-        ce.tl.centroid_encoder(pool, "given", test_size=0, use_unlabeled=use, progress=False)
+        ce.tl.centroid_encoder(pool, "given", test_size=0, progress=False)
         ce.tl.ingest(test, pool, progress=False)
         truth, found = test.obs["truth"], test.obs["ce_label"].astype(str)
         yield {
@@ -166,16 +158,8 @@ def main() -> None:
     parser.add_argument(
         "sets", nargs="*", metavar="SET", help=f"data sets; default: all of {', '.join(SETS)}"
     )
-    parser.add_argument(
-        "--method",
-        action="append",
-        choices=METHODS + WITH_UNLABELED,
-        help=f"default: {', '.join(METHODS)}",
-    )
+    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
     parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong labels")
-    parser.add_argument(
-        "--labels", type=int, nargs="+", default=BUDGETS, help="total numbers after each round"
-    )
     parser.add_argument("--splits", type=int, default=10, help="number of splits")
     parser.add_argument("--results", type=Path, default=RESULTS, help="CSV file of the runs")
     arguments = parser.parse_args()
@@ -190,7 +174,7 @@ def main() -> None:
                 key: tuple[Any, ...] = (name, method, arguments.wrong, seed)
                 if (found[list(KEYS)] == key).all(axis=1).any():
                     continue
-                rows = list(rounds(name, method, arguments.wrong, seed, arguments.labels))
+                rows = list(rounds(name, method, arguments.wrong, seed))
                 for row in rows:
                     append(path, row)
                 errors = ", ".join(f"{row['labels']}: {100 * row['error']:.1f}" for row in rows)  # type: ignore[operator]

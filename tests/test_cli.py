@@ -394,11 +394,10 @@ def test_ingest_writes_what_the_tool_writes(folder: Path, results: Path) -> None
 # plot
 
 
-@pytest.mark.parametrize("figure", ["composition", "voronoi"])
+@pytest.mark.parametrize("figure", ["confusion", "voronoi"])
 def test_a_figure_is_drawn(figure: str, results: Path, folder: Path) -> None:
     before = results.read_bytes()
-    needed = ["--group-key", "ce_split"] * (figure == "composition")
-    found = as_json("plot", figure, results, *needed, "-o", "figure.png", "--dpi", 40)
+    found = as_json("plot", figure, results, "-o", "figure.png", "--dpi", 40)
     assert (found["figure"], found["output"], found["warnings"]) == (figure, "figure.png", [])
     assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(os.listdir()) == ["figure.png", "in.h5ad"]
@@ -548,3 +547,49 @@ def test_colors_that_ingest_deletes_are_not_in_the_output(results: Path, tmp_pat
     adata.write_h5ad(tmp_path / "q.h5ad")
     run("ingest", tmp_path / "q.h5ad", "--reference", results, "-o", tmp_path / "new.h5ad")
     assert set(ad.read_h5ad(tmp_path / "new.h5ad").uns) == {"ce", "ce_cv", "feature_panel"}
+
+
+# Streams
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the redirections are those of a Unix shell")
+@pytest.mark.parametrize(
+    "redirection",
+    ["2>&- >/dev/null", "<&- >&- 2>&-", "--json >/dev/full", "2>&1 | true"],
+)
+def test_streams_that_cannot_be_written_change_nothing(redirection: str, images: Path) -> None:
+    if "/dev/full" in redirection and not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    command = f"{sys.executable} -m centroid_encoder measure nuclei.tif dapi.npy -o cells.h5ad"
+    script = f"set -o pipefail; {command} {redirection}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert ad.read_h5ad("cells.h5ad").n_obs == 5
+    is_full = redirection == "--json >/dev/full"
+    assert ("Warning: stdout cannot be written" in done.stderr) == is_full
+    assert "Traceback" not in done.stderr
+
+
+def test_without_stderr_an_error_is_a_status(images: Path) -> None:
+    arguments = [sys.executable, "-m", "centroid_encoder", "measure", "damaged.tif", "-o", "x.h5ad"]
+    done = subprocess.run(
+        ["bash", "-c", '"$@" --json 2>&-', "bash", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "damaged.tif cannot be read" in json.loads(done.stdout)["error"]
+    assert not Path("x.h5ad").exists()
+
+
+def test_a_locked_file_is_no_damaged_file(results: Path, folder: Path, monkeypatch) -> None:
+    monkeypatch.delenv("HDF5_USE_FILE_LOCKING", raising=False)
+    shutil.copy(results, "locked.h5ad")
+    code = "import h5py; file = h5py.File('locked.h5ad', 'r+'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        text = failure("plot", "regions", "locked.h5ad", "-o", "x.png")
+        assert "another program has locked it" in text
+        assert "HDF5_USE_FILE_LOCKING=FALSE" in text
+        assert "damaged" not in text
+        holder.communicate(b"\n")
+    run("plot", "regions", "locked.h5ad", "-o", "x.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import anndata as ad
@@ -42,6 +43,21 @@ def test_a_model_file_of_an_older_release_gives_the_same_results(stem: str) -> N
 def test_a_table_of_an_older_release_places_new_cells_as_before(stem: str) -> None:
     version = stem.removeprefix("format_")
     assert_as_stored(ingested(new_cells(version), DATA / f"{stem}.h5ad"), version, "table")
+
+
+@pytest.mark.parametrize("stem", FORMATS)
+def test_a_map_with_arguments_that_are_gone_is_like_others(stem: str, tmp_path: Path) -> None:
+    """The release candidate had `use_unlabeled` and `neighbors_key`, and stored them."""
+    adata = ad.read_h5ad(DATA / f"{stem}.h5ad")
+    gone = {"use_unlabeled": "good", "neighbors_key": "neighbors", "unlabeled_used": True}
+    adata.uns["ce"]["params"] |= gone
+    adata.write_h5ad(tmp_path / "old.h5ad")
+    version, old = stem.removeprefix("format_"), ad.read_h5ad(tmp_path / "old.h5ad")
+    assert_as_stored(ingested(new_cells(version), tmp_path / "old.h5ad"), version, "table")
+    assert "held-out" in ce.pl.voronoi(old, show=False)[1].get_title()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the map 'ce' has other settings")
+        ce.tl.cross_validate(old, "cell_type", n_folds=2, progress=False)
 
 
 @pytest.mark.parametrize("stem", FORMATS)

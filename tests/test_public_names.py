@@ -15,7 +15,7 @@ PUBLIC = {
         "telling_features",
     },
     "pl": {
-        *("calibration", "composition", "confusion", "feature_panel", "history", "interactive"),
+        *("calibration", "confusion", "feature_panel", "history", "interactive"),
         *("permutation_test", "regions", "reliability", "voronoi"),
     },
     "viewer": {"CentroidEncoderWidget", "open"},

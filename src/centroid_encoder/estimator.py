@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -28,7 +27,7 @@ from centroid_encoder.checks import RandomState, plain
 from centroid_encoder.core import saved
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Scale
-from centroid_encoder.core.fit import Fit, better, fit
+from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.matrix import Codes, Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
@@ -359,8 +358,6 @@ class CentroidEncoder(
         feature_names: ArrayLike | None = None,
         groups: Codes | None = None,
         novelty: bool = False,
-        unlabeled: Codes | None = None,
-        graph: sparse.csr_array | None = None,
         callback: Callback | None = None,
     ) -> Fit:
         """Train the networks on class indices, and return the map together with its training data.
@@ -380,13 +377,6 @@ class CentroidEncoder(
             (n_samples,) indices of donors or batches, as in `fit`.
         novelty
             Whether to call `fit_novelty` as well, if there are enough samples.
-        unlabeled
-            Sorted indices of samples with the code −1 that may help: labels are spread to them over
-            a graph of neighbours, and a second training has them as soft targets. It is kept if the
-            labels are more probable out of fold, by more than a standard error; see
-            `Fit.spread_errors`.
-        graph
-            (n_samples, n_samples) weights of neighbours. Default: 15 nearest neighbours.
         callback
             As in `fit`.
         """
@@ -401,14 +391,17 @@ class CentroidEncoder(
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             device, seed = checks.resolve_device(self.device), checks.draw_seed(self.random_state)
-            options: dict[str, Any] = {"groups": groups, "novelty": novelty, "callback": callback}
-            done = fit(X, codes, classes, params, device, seed, **options)
-            several = done.division.n_networks > 1 and not done.outcome.stopped
-            if several and unlabeled is not None and len(unlabeled):
-                options |= {"unlabeled": unlabeled, "graph": graph}
-                other = fit(X, codes, classes, params, device, seed, **options)
-                done, errors = better(done, other)
-                done.spread_errors = errors
+            done = fit(
+                X,
+                codes,
+                classes,
+                params,
+                device,
+                seed,
+                groups=groups,
+                novelty=novelty,
+                callback=callback,
+            )
             self.trained_on_counts_ = looks_whole(X)
             reports = done.outcome.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}

@@ -40,7 +40,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise an UnreadableError that names the file for any error of a damaged file."""
+    """Raise an UnreadableError that names the file for any error of a damaged or locked file."""
     try:
         yield
     except PermissionError as error:
@@ -50,7 +50,10 @@ def reading(path: Path) -> Iterator[None]:
     # h5py, zarr and anndata raise many kinds of errors for damaged files.
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        if not isinstance(error, InputError):
+        if "unable to lock file" in str(error):
+            reason = "another program has locked it, or its disk has no locks; close it there, or"
+            reason = f"{reason} set the environment variable HDF5_USE_FILE_LOCKING=FALSE"
+        elif not isinstance(error, InputError):
             reason = f"it is damaged, incomplete, or no AnnData file ({reason})"
         raise UnreadableError(f"{path.name} cannot be read: {reason}") from error
 

@@ -42,8 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 def draw(name: str, adata: ad.AnnData, **kwargs: Any) -> Any:
-    needed = {"group_key": "ce_split"} if name == "composition" else {}
-    return getattr(ce.pl, name)(adata, **needed, **({"show": False} | kwargs))
+    return getattr(ce.pl, name)(adata, **({"show": False} | kwargs))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -69,7 +68,7 @@ def test_every_figure_checks_the_file_first(name: str) -> None:
     assert not plt.get_fignums()
 
 
-@pytest.mark.parametrize("name", sorted({*FIGURES} - {"composition"}))
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_names_the_call_to_make_first(name: str, cells: Any, unchanged: Any) -> None:
     with unchanged(cells), pytest.raises(KeyError, match=r"run ce.tl.\w+\(adata, "):
         draw(name, cells)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scanpy as sc
-from matplotlib.colors import to_hex, to_rgb
+from cycler import cycler
+from matplotlib.colors import ListedColormap, to_hex, to_rgb
 from skimage.color import deltaE_ciede2000, rgb2lab
 
 import centroid_encoder as ce
@@ -66,11 +68,19 @@ def test_scanpy_reads_the_colours_also_with_its_figure_settings(three, scanpys):
             {"type 1": "lime", "type 0": "#ff0000", "type 2": "b", "absent": "k"},
             ["#ff0000", "#00ff00", "#0000ff"],
         ),
+        (mpl.colormaps["Set2"], ["#66c2a5", "#fc8d62", "#8da0cb"]),
+        (mpl.colormaps["viridis"], ["#440154", "#21918c", "#fde725"]),
+        (ListedColormap([(1, 0, 0), (0, 1, 0), (0, 0, 1)]), ["#ff0000", "#00ff00", "#0000ff"]),
+        (cycler(color=["#ff0000", "lime", "b"]), ["#ff0000", "#00ff00", "#0000ff"]),
+        (np.eye(3), ["#ff0000", "#00ff00", "#0000ff"]),
     ],
 )
-def test_a_palette_may_be_a_colour_map_a_list_or_a_dict(three, palette, expected):
+def test_a_palette_may_be_a_colour_map_a_list_a_dict_or_a_cycler(three, palette, expected):
     three.uns[KEY] = ["#111111", "#222222", "#333333"]
     assert drawn(three, palette=palette) == expected == three.uns[KEY]
+    three.uns[KEY] = ["#111111", "#222222", "#333333"]
+    ce.pl.regions(three, palette=palette)
+    assert three.uns[KEY] == expected
 
 
 @pytest.mark.parametrize(
@@ -81,11 +91,18 @@ def test_a_palette_may_be_a_colour_map_a_list_or_a_dict(three, palette, expected
         (["r", "g", "bleu"], "'bleu', which is no colour"),
         ({"type 0": "r", "type 1": "g", "type 2": 7}, "7, which is no colour"),
         ("Set22", "'Set22' is no matplotlib colour map"),
+        (mpl.colormaps["Set2"].resampled(2), "palette has 2 colours for 3 classes"),
+        (cycler(linewidth=[1, 2, 3]), "palette has 0 colours for 3 classes"),
     ],
 )
 def test_a_palette_that_does_not_fit_is_an_error(three, unchanged, palette, words):
     with unchanged(three), pytest.raises(ValueError, match=words):
         drawn(three, palette=palette)
+
+
+def test_a_palette_of_another_type_is_an_error(three, unchanged):
+    with unchanged(three), pytest.raises(TypeError, match="palette must be a colour map"):
+        drawn(three, palette=3)
 
 
 KINDS = {

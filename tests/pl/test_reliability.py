@@ -49,7 +49,7 @@ def test_the_page_has_all_results(embed, validate):
     error = f"{100 * adata.uns['ce']['quality']['test']['voronoi_error']:.1f} %"
     assert titles(figure) == [
         "training cells (n = 96)",
-        f"held-out Voronoi error {error} (n = 24)",
+        f"held-out Voronoi error {error} (n = 24, too few to tell)",
         "out-of-fold labels, 5 folds, n = 120",
         "out-of-fold labels, 5 folds, n = 120",
         "p = 0.01 (99 permutations, the smallest possible)",

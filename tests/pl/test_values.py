@@ -125,8 +125,27 @@ def test_cells_without_a_number_are_grey(adata: ad.AnnData) -> None:
         axes = draw(adata, color)
         assert sum(len(numbers(ax)) for ax in axes) == adata.n_obs - n_grey
         assert sum(len(by_color(ax)["#d3d3d3"]) for ax in axes) == n_grey
-    adata.obs["size"] = np.nan
-    draw(adata, "size")[0].figure.canvas.draw()
+
+
+EMPTY = {"numbers": np.nan, "text": None, "gene": np.nan, "elsewhere": np.nan, "lists": [[1]] * 120}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("plot", [ce.pl.voronoi, ce.pl.interactive])
+def test_a_column_or_variable_without_values_is_an_error(adata, plot, name):
+    if plot is ce.pl.interactive:
+        pytest.importorskip("jscatter", reason="needs the extra 'notebook'")
+    layer = None
+    if name == "gene":
+        adata.layers["empty"], layer = np.full(adata.shape, np.nan), "empty"
+        name = adata.var_names[0]
+    else:
+        adata.obs[name] = EMPTY[name]
+    if name == "elsewhere":  # The only cell with a value has no place.
+        adata.obs.loc[adata.obs_names[0], name] = 1.0
+        adata.obsm["X_ce"][0] = np.nan
+    with pytest.raises(ce.errors.InputError, match=r"has a value of|no names or numbers"):
+        plot(adata, color=name, layer=layer)
 
 
 def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None:

@@ -51,7 +51,10 @@ def test_titles_have_the_stored_error(embed):
     for quality["no_better_than_largest_class"], chance in ((False, ""), (True, text)):
         training, held_out = draw(adata)
         assert training.get_title() == "training cells (n = 96)"
-        assert held_out.get_title() == f"held-out Voronoi error 70.0 % (n = 24){chance}"
+        assert (
+            held_out.get_title()
+            == f"held-out Voronoi error 70.0 % (n = 24, too few to tell){chance}"
+        )
 
 
 def test_panels_show_each_cell_in_the_colour_of_its_class(embed):

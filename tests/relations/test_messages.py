@@ -41,8 +41,7 @@ def test_functions_take_names(mapped, unchanged):
             refused(parameter, ce.tl.ingest, new, mapped, progress=False, **{parameter: value})
         for function in (ce.tl.misplaced, ce.tl.mislabeled, ce.tl.fitted_model, ce.pl.voronoi):
             refused("key", function, mapped, key=value)
-        for function in (ce.tl.composition, ce.pl.composition):
-            refused("group_key", function, mapped, value)
+        refused("group_key", ce.tl.composition, mapped, value)
         refused("color", ce.pl.voronoi, mapped, color=[value])
 
 

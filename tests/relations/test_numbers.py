@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import anndata as ad
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from matplotlib.text import Text
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.spatial import procrustes
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, cross_validate
@@ -290,3 +294,42 @@ def test_cells_beyond_max_cells_are_placed_as_ingest_places_them(group_key) -> N
     quietly(ce.tl.ingest, again, adata, key_added="again")
     assert_allclose(again.obsm["again"], adata.obsm["X_ce"][unused], atol=1e-4)
     assert_array_equal(again.obs["again_label"], again.obs["ce_label"])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_rows_that_occur_twice_are_named_beside_the_error(kind):
+    X, y = blobs(120, 3, 1.0)
+    twice, order = (np.tile(x, (2, *[1] * (x.ndim - 1))) for x in (X, y)), np.arange(240)
+    X2, y2 = (x[np.random.default_rng(0).permutation(order)] for x in twice)
+    once = blobs(240, 3, 1.0)
+    # Rows of a few values are equal by chance.
+    for values, classes, is_said in (
+        (X2, y2, True),
+        (*once, False),
+        (once[0][:, :3] > 0, once[1], False),
+    ):
+        adata = table(values, kind=classes.astype(str))
+        adata.X = kind(adata.X)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ce.tl.centroid_encoder(adata, "kind", model=QUICK, progress=False)
+            ce.tl.cross_validate(adata, "kind", model=QUICK, n_folds=2, progress=False)
+        texts = [str(x.message) for x in caught if "twice: the error means noth" in str(x.message)]
+        assert len(texts) == 2 * is_said
+        title = ce.pl.voronoi(adata, show=False)[1].get_title()
+        assert ("twice: the error means nothing" in title) == is_said
+        page = ce.pl.reliability(adata, show=False)
+        words = " ".join(text.get_text() for text in page.findobj(Text))
+        assert ("twice: the error means nothing" in words) == is_said
+        assert not re.search(r"ce\.tl|adata|n_perm|uns\[", words)
+        plt.close("all")
+
+
+def test_an_error_of_few_cells_is_said_to_be_one():
+    for n, is_few in ((145, True), (160, False)):
+        X, y = blobs(n, 3, 1.0)
+        adata = table(X, kind=y.astype(str))
+        quietly(ce.tl.centroid_encoder, adata, "kind", model=QUICK)
+        title = ce.pl.voronoi(adata, show=False)[1].get_title()
+        assert ("too few to tell" in title) == is_few
+        plt.close("all")

@@ -39,6 +39,8 @@ def test_each_column_has_its_role(name: str, tmp_path: Path) -> None:
     # A first column of unique texts has the names of the cells.
     names = expected.keys() - roles(adata).keys()
     assert roles(adata) == {x: role for x, role in expected.items() if x not in names}
+    found = adata.uns["column_roles"]
+    assert set(found["role"][found["doubt"]]) <= {"feature", "position"}
     features = [column for column, role in expected.items() if role == "feature"]
     assert adata.var_names.tolist() == features
     table = exporter.table().rename(columns=str.strip)
@@ -142,7 +144,7 @@ def test_a_column_that_is_no_measurement_is_no_feature(name: str, tmp_path: Path
         adata = ce.read_table(tmp_path / "cells.csv")
         assert adata.var_names.tolist() == noise.columns.tolist()
     else:
-        with pytest.warns(UserWarning, match=f"{name!r} may be no measurement, but is a feature"):
+        with pytest.warns(UserWarning, match=f"no measurements, but features: {name!r}"):
             adata = ce.read_table(tmp_path / "cells.csv")
         assert name in adata.var_names
 
@@ -218,7 +220,7 @@ def test_measurements_of_whole_numbers_are_kept(tmp_path: Path) -> None:
     table["Displacement X µm"] = rng.normal(size=N)
     table.to_csv(tmp_path / "cells.csv", index=False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*may be no measurement")
+        warnings.filterwarnings("ignore", message=".*perhaps no measurements")
         warnings.simplefilter("error", RuntimeWarning)
         found = ce.read_table(tmp_path / "cells.csv").var_names
     assert set(table.columns) - set(found) <= {"area", "X141", "x"}
@@ -286,7 +288,12 @@ def test_measurements_that_are_named_like_positions_are_kept() -> None:
     rng = np.random.default_rng(0)
     # The letters of UCI, and axes of what has no place.
     table = pd.DataFrame({name: rng.integers(0, 16, 300) for name in ("x-box", "y-box", "width")})
-    names = "z_0|z_1|z_2|X.1|Velocity X|Velocity Y|gyro_x|gyro_y|Chromosome X|Chromosome Y"
-    for name in names.split("|"):
+    for name in ["z_0", "z_1", "z_2", "X.1", "Velocity X", "Velocity Y", "gyro_x", "gyro_y"]:
         table[name] = rng.normal(size=300)
     assert in_doubt(table)[0] == {*table}
+    # Nothing but their names distinguishes these from axes of a place.
+    for name in ("Chromosome X", "Chromosome Y"):
+        table[name] = rng.normal(size=300)
+    found = column_roles(table).set_index("column").loc[["Chromosome X", "Chromosome Y"]]
+    assert set(found["role"]) == {"position"}
+    assert found["doubt"].all()

@@ -64,7 +64,9 @@ class TestSlots:
         assert label.notna().all()
 
         stored = cells.uns["ce"]
-        assert set(stored) == {"params", "classes", "centers", "history", "quality", "model"}
+        parts = {"params", "classes", "centers", "history", "quality", "model"}
+        assert set(stored) == parts | {"id", "parts"}
+        assert set(cells.obs["ce_map"]) == {stored["id"]}
         assert stored["params"]["label_key"] == "cell_type"
         assert list(stored["classes"]) == ["type 0", "type 1", "type 2"]
         assert (stored["centers"].dtype, stored["centers"].shape) == (np.float64, (3, 2))
@@ -77,7 +79,7 @@ class TestSlots:
         names = errors | {f"{name}_{end}" for name in errors for end in ("low", "high")}
         names |= {"largest_class_error"}
         assert set(quality["train"]) == names | {"n", "n_unjudged", "n_unjudged_classes"}
-        also = {"n", "no_better_than_largest_class", *CALIBRATION_ERRORS}
+        also = {"n", "n_repeated", "no_better_than_largest_class", *CALIBRATION_ERRORS}
         assert set(quality["test"]) == names | also
         for part, n in (("train", 88), ("test", 22)):
             assert quality[part]["n"] == n
@@ -120,8 +122,8 @@ class TestSlots:
         embed(cells, fast, key_added="second")
         assert set(cells.obsm) == {"second"}
         assert set(cells.uns) == {"second"}
-        columns = {"second_split", "second_label", "second_confidence", "second_novelty"}
-        assert set(cells.obs) == {"cell_type", *columns}
+        columns = ("split", "label", "confidence", "novelty", "map")
+        assert set(cells.obs) == {"cell_type", *(f"second_{name}" for name in columns)}
         before = cells.copy()
         embed(cells, fast, key_added="ce")
         assert set(cells.obsm) == {"second", "X_ce"}

@@ -66,7 +66,8 @@ def test_results_are_those_of_the_estimator(known, new, ingest):
     assert_array_equal(stored["centers"], known.uns["ce"]["centers"])
     assert stored["params"]["ingested_from"] == "an AnnData"
     assert stored["params"]["reference_label_key"] == "cell_type"
-    assert set(new.obs) == {"ce_label", "ce_confidence", "ce_novelty", "ce_split"}
+    assert set(new.obs) == {"ce_label", "ce_confidence", "ce_novelty", "ce_split", "ce_map"}
+    assert set(new.obs["ce_map"]) == set(known.obs["ce_map"]) == {stored["id"]}
 
 
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
@@ -217,7 +218,7 @@ class TestNames:
         lacks = "X lacks 2 of the 8 features that the map uses: 'gene0', 'gene1'"
         for adata, kwargs, words in (
             (some, {}, f'{lacks} (25%); pass missing="estimate"'),
-            (some, {"missing": "estimate"}, "more than max_missing=0.2"),
+            (some, {"missing": "estimate"}, "pass max_missing=0"),
             (other, {"missing": "estimate", "max_missing": 1}, "'ENSG0': are these names of anoth"),
         ):
             with unchanged(adata), pytest.raises(ValueError, match=re.escape(words)):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_array_equal, assert_equal
 
 import centroid_encoder as ce
 from centroid_encoder.tl._result import embedding_key, obs_key
 from centroid_encoder.tl._run import result_key
 
+CLASSES = ["T/NK", ".", "..", "_index", "\u65e5\u672c", "x" * 400]
 ALLOWED = ["...", ".a", "a.", " ", "nan", "%2F", "~", "X", "0", "日本", "\u00e9", "index", "a:b*?"]
 
 
@@ -29,6 +31,38 @@ def test_results_with_allowed_names_can_be_written_and_read(tmp_path):
             assert back.uns[key]["params"]["label_key"] == key
             assert back.uns[key]["classes"][1] == key
             assert_array_equal(back.obs[obs_key(key, "confidence")], np.arange(3))
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:zarr v3", "ignore:Writing zarr")
+@pytest.mark.parametrize("ending", [".h5ad", ".zarr"])
+def test_classes_of_any_name_are_read_back(ending, fast, tmp_path):
+    names = CLASSES + ["Tumor: Negative"] * (ending == ".h5ad")
+    codes = np.arange(20 * len(names)) % len(names)
+    X = np.random.default_rng(0).normal(size=(len(codes), 4)) + codes[:, None]
+    index = [f"cell{i}" for i in range(len(codes))]
+    types = pd.Categorical.from_codes(codes, names)
+    cells = ad.AnnData(X, obs=pd.DataFrame({"type": types}, index))
+    options = {"model": fast, "progress": False}
+    ce.tl.centroid_encoder(cells, "type", **options)
+    ce.tl.cross_validate(cells, "type", n_folds=2, n_permutations=1, **options)
+    ce.tl.feature_panel(cells, "type", (2, 3), n_folds=2, **options)
+    ce.tl.rank_features(cells, "type", key_added="data")
+    ce.tl.rank_features(cells, "type", method="map", key_added="map")
+    if ending == ".h5ad":
+        cells.write_h5ad(tmp_path / "cells.h5ad")
+        back = ad.read_h5ad(tmp_path / "cells.h5ad")
+    else:
+        cells.write_zarr(tmp_path / "cells.zarr")
+        back = ad.read_zarr(tmp_path / "cells.zarr")
+    for key in ("data", "map"):
+        assert set(back.uns[key]["scores"].dtype.names) == set(names)
+        assert_equal(back.uns[key]["params"], cells.uns[key]["params"])
+    for key in ("ce", "ce_cv", "feature_panel"):
+        assert_equal(list(back.uns[key]["classes"]), sorted(names))
+        assert_equal(back.uns[key]["params"], cells.uns[key]["params"])
+    assert ce.tl.misplaced(back).equals(ce.tl.misplaced(cells))
+    assert ce.tl.mislabeled(back, max_own=1.0).equals(ce.tl.mislabeled(cells, max_own=1.0))
+    ce.tl.ingest(back, back.copy(), key_added="again", progress=False)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "/", "a/b", "a\0"])

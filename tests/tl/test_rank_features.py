@@ -240,7 +240,8 @@ def test_the_map_tells_what_it_uses(mapped):
     assert [first(mapped, name) for name in PLANTED] == list(PLANTED.values())
     stored = mapped.uns["rank_features"]
     held_out = mapped.obs["ce_split"] == "test"
-    assert stored["params"]["n_cells"] == mapped[held_out].obs["type"].value_counts().to_dict()
+    found = dict(zip(stored["names"].dtype.names, stored["params"]["n_cells"], strict=True))
+    assert found == mapped[held_out].obs["type"].value_counts().to_dict()
 
     # Held-out cells of other classes change nothing, those of the class do.
     for name, changes in (("B", False), ("T", True)):
@@ -276,7 +277,7 @@ def test_cells_without_a_label_take_no_part_in_a_map(counts):
     options = {"unlabeled_category": "unknown", "model": model, "progress": False}
     ce.tl.centroid_encoder(counts, "type", **options)
     ce.tl.rank_features(counts, "type", method="map")
-    assert set(counts.uns["rank_features"]["params"]["n_cells"]) == set(PLANTED)
+    assert set(counts.uns["rank_features"]["scores"].dtype.names) == set(PLANTED)
 
 
 def test_cells_of_the_map_that_were_removed(mapped):

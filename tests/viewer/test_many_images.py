@@ -198,3 +198,38 @@ def test_classes_are_counted_by_image(three, study, tmp_path):
     assert "nowhere" in widget.message.text()
     # The column of images is the first choice of what is held out whole.
     assert widget.form.group_key.choices[:2] == (None, "ImageName")
+
+
+def test_another_table_leaves_no_labels_of_the_first_over_its_image(
+    viewer, open_widget, make_cells, image_of
+):
+    widget, tables = open_widget(), {}
+    for i, name in enumerate("AB"):
+        tables[name] = make_cells()
+        mask = image_of(tables[name], i)
+        viewer.add_image(np.ones(mask.shape), name=f"{name}_img")
+        viewer.add_labels(mask, name=f"{name}_mask")
+        del tables[name].obs["cell_id"]
+        tables[name].obs["cell_id"] = np.sort(np.unique(mask)[1:])
+    # These belong to no table.
+    viewer.add_labels(np.zeros_like(mask), name="notes")
+    for layer, name in ((x, n) for n in "AB" for x in [viewer.layers[f"{n}_mask"]]):
+        widget.show_table(tables[name], name=name, layer=layer, label_key="cell_type")
+    for name in "ABAB":
+        widget.catalog.choose(next(x for x in widget.catalog.tables if x.name == name))
+        shown = {x.name for x in viewer.layers if x.visible and not is_drawn(x)}
+        assert shown == {f"{name}_mask", f"{name}_img", "notes"}
+
+
+def test_labels_of_an_image_that_the_table_lacks_do_not_lie_over_another(three, study, qtbot):
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    for name, mask in masks.items():
+        viewer.add_image(np.ones(mask.shape), name=f"{name}.tiff")
+        viewer.add_labels(mask, name=f"{name}_mask")
+    some = cells[cells.obs["ImageName"] != "C"].copy()
+    widget.show_table(some, label_key="cell_type")
+    widget.select(np.flatnonzero(some.obs["ImageName"] == "B")[:1])
+    widget.cells.show_button.click()
+    shown = [x.name for x in viewer.layers if x.visible and not is_drawn(x)]
+    assert shown == ["B.tiff", "B_mask"]

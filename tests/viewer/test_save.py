@@ -11,6 +11,7 @@ import pytest
 import zarr
 from scipy import sparse
 
+import centroid_encoder as ce
 from centroid_encoder.viewer._save import save_csv, save_h5ad, save_table, save_zarr
 from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.data.tables import Table
@@ -112,6 +113,23 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(save, name, trained,
     with pytest.raises(ValueError, match=r"uns\['odd'\] is a list, which no file can hold"):
         save(trained, tmp_path / name)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
+def test_a_field_that_zarr_cannot_hold_is_named(trained, tmp_path):
+    trained.obs["kind"] = pd.Categorical(["Tumor: Negative", "b"] * 60)
+    ce.tl.rank_features(trained, "kind", use_raw=False)
+    with pytest.raises(ValueError, match="'Tumor: Negative'") as caught:
+        save_zarr(trained, tmp_path / "a.zarr")
+    assert not os.listdir(tmp_path)
+    part = caught.value.parameter
+    assert part == "uns['rank_features']"
+    save_zarr(trained, tmp_path / "a.zarr", without=[part])
+    with ad.settings.override(zarr_write_format=3):
+        save_zarr(trained, tmp_path / "b.zarr")
+    save_h5ad(trained, tmp_path / "a.h5ad")
+    for back in (ad.read_zarr(tmp_path / "b.zarr"), ad.read_h5ad(tmp_path / "a.h5ad")):
+        assert back.uns["rank_features"]["scores"].dtype.names == ("Tumor: Negative", "b")
 
 
 class Store:

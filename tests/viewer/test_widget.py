@@ -177,19 +177,32 @@ def test_two_of_three_dimensions_are_drawn(open_widget, train, embed):
     assert (box.isEnabled(), widget.map.regions_box.isEnabled()) == (False, True)
 
 
-def test_the_map_moves_into_a_dock_of_its_own_and_back(trained, viewer, qtbot):
-    button, picture = trained.map.canvas.buttons["full"], trained.picture
-    viewer.window._qt_window.resize(1440, 900)
-    before, tissue = picture.width(), viewer.window._qt_viewer
+@pytest.mark.parametrize("size", [(1280, 780), (1500, 950), (2400, 1000)])
+def test_the_map_is_larger_in_a_dock_of_its_own_and_comes_back(trained, viewer, qtbot, size):
+    button, picture, canvas = (
+        trained.map.canvas.buttons["full"],
+        trained.picture,
+        trained.map.canvas,
+    )
+    window, tissue = viewer.window._qt_window, viewer.window._qt_viewer
+    window.resize(*size)
+    qtbot.waitUntil(lambda: window.width() == size[0])
+    window.resizeDocks([trained.parentWidget()], [round(0.4 * size[0])], Qt.Orientation.Horizontal)
+    qtbot.wait(50)
+
+    def side() -> int:
+        return min(canvas.width(), canvas.height())
+
+    before, width = side(), trained.width()
     for close in (button.click, lambda: picture.parentWidget().close()):
         button.click()
-        qtbot.waitUntil(lambda: picture.width() > before)
+        qtbot.waitUntil(lambda: side() > before)
         assert not trained.isAncestorOf(picture)
-        qtbot.waitUntil(lambda: tissue.width() >= 1440 / 3)
+        assert tissue.width() >= size[0] / 4
         close()
         assert trained.isAncestorOf(picture)
-        # This dock does not keep the width of the other one.
-        qtbot.waitUntil(lambda: trained.width() < 0.45 * 1440)
+        qtbot.waitUntil(lambda: side() == before)
+        qtbot.waitUntil(lambda: trained.width() == width)
     button.click()
     viewer.window.remove_dock_widget(trained)
     assert trained.isAncestorOf(picture)

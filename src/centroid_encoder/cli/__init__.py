@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -44,10 +46,29 @@ def main() -> None:
     # also if a scheduler ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    # The files are the result: streams that cannot be written must not change it, or the status.
+    for name in ("stdin", "stdout", "stderr"):  # in this order, so that each gets its own number
+        stream: Any = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115
+        elif name != "stdin":
+            for method in ("write", "flush"):
+                setattr(stream, method, partial(_attempt, getattr(stream, method), name))
     if not sys.stderr.isatty():
         # Fewer updates, because a log file keeps every state of a progress bar.
         os.environ.setdefault("TQDM_MININTERVAL", "5")
     cli(prog_name="centroid-encoder")
+
+
+def _attempt(method: Callable[..., int | None], name: str, *text: str) -> int | None:
+    """Call a method of a stream; if this fails, the stream leads nowhere from then on."""
+    try:
+        return method(*text)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), getattr(sys, f"__{name}__").fileno())
+        if not isinstance(error, BrokenPipeError):  # The reader of a pipe may stop when it likes.
+            print(f"Warning: {name} cannot be written: {error.strerror}", file=sys.stderr)
+        return method(*text)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

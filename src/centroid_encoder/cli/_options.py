@@ -136,12 +136,6 @@ training = together(
     layer,
     click.option("--use-raw", is_flag=True, help="Learn from raw instead of X."),
     cells,
-    click.option(
-        "--use-unlabeled",
-        is_flag=True,
-        help="Also learn from cells without a label, if that makes the labels more probable.",
-    ),
-    click.option("--neighbors-key", help="Key of uns with a graph of neighbors for that."),
     click.option("--key-added", help="Name of the results. Default: ce."),
     network,
 )

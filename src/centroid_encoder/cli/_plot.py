@@ -43,7 +43,6 @@ def _add(name: str, text: str, *own: options.Decorator, key: str = "ce") -> None
         return Results({}, [f"Wrote {output}"], document)
 
 
-COUNTS = click.option("--counts", is_flag=True, help="Show numbers of cells instead of shares.")
 REGIONS = click.option(
     "--regions",
     type=click.Choice(["soft", "voronoi", "decoder", "none"]),
@@ -68,16 +67,9 @@ _add(
 )
 _add("regions", "Plot the regions of the classes alone.", REGIONS)
 _add(
-    "composition",
-    "Plot the classes in each image, donor or other group: a bar for each group.",
-    click.option("--group-key", required=True, help="Column of obs with the groups."),
-    click.option("--label-key", help="Column of obs with the classes. Default: that of the map."),
-    COUNTS,
-)
-_add(
     "confusion",
     "Plot true classes against those predicted by networks that have not seen the cells.",
-    COUNTS,
+    click.option("--counts", is_flag=True, help="Show numbers of cells instead of shares."),
     click.option(
         "--order",
         type=click.Choice(["similar", "category"]),

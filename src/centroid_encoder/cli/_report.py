@@ -47,6 +47,8 @@ class Session:
 
     def warn(self, message: object) -> None:
         """Write a warning to stderr, above the progress bar, and store it for the JSON document."""
+        if str(message) in self.warnings:  # several parts of a figure read one result
+            return
         self.warnings.append(str(message))
         tqdm.write(f"Warning: {message}", file=sys.stderr)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from centroid_encoder.core import features, placement, spread
+from centroid_encoder.core import features, placement
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Standardizer, class_sums, discriminant_axes, network_axes
 from centroid_encoder.core.frames import Frames
@@ -36,8 +35,6 @@ from centroid_encoder.errors import InputError
 
 N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
-FEW_LABELS, EPOCHS_OF_FEW = 100, 180
-"""With fewer training rows beside unlabelled ones, the number of epochs."""
 RICH = 10, 10_000
 """Smallest number of training rows for each feature, and largest in all, with which networks
 receive discriminant axes and ramps of the features. With fewer they overfit; with more, they learn
@@ -73,8 +70,6 @@ class Fit:
     outcome: Outcome
     calibrating: tuple[NDArray[np.float32], Codes]
     """Distances to the classes of some `unseen` rows, and their classes."""
-    spread_errors: tuple[float, float] | None = None
-    """Out-of-fold errors without and with unlabelled rows, if they were tried."""
     scored: tuple[Codes, NDArray[np.float64]] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
@@ -170,8 +165,6 @@ def fit(
     *,
     groups: Codes | None = None,
     novelty: bool = False,
-    unlabeled: Codes | None = None,
-    graph: sparse.csr_array | None = None,
     callback: Callback | None = None,
 ) -> Fit:
     """Train on some rows of X, with the parameters of an estimator.
@@ -182,15 +175,13 @@ def fit(
 
     Parameters
     ----------
-    X, codes, classes, groups, novelty, graph, callback
+    X, codes, classes, groups, novelty, callback
         As in `CentroidEncoder.fit_codes`; X is checked. `Lazy` data are read twice, and rows
         that are not in memory a third time when they are placed.
     params
         Parameters of `CentroidEncoder`, already checked.
     device, seed
         Device of the training, and the source of all randomness.
-    unlabeled
-        Sorted unlabelled rows that get soft targets; None for no such rows.
 
     Raises
     ------
@@ -210,9 +201,6 @@ def fit(
         seed,
         groups,
     )
-    if unlabeled is not None:
-        unlabeled = at_most(spread.MOST, unlabeled)
-        division = replace(division, in_memory=np.union1d(division.in_memory, unlabeled))
     rows, folds, n_networks = division.train, division.folds, division.n_networks
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
@@ -283,12 +271,7 @@ def fit(
         torch.from_numpy(x).to(device)
         for x in (codes[stored], in_training, in_validation, weights, folds[stored])
     )
-    soft = None
-    if unlabeled is not None:
-        if params["max_epochs"] == "auto" and len(rows) < FEW_LABELS:
-            settings["max_epochs"] = EPOCHS_OF_FEW
-        soft = _soft(X, codes, division, unlabeled, graph, standardizer, objective)
-    data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise, soft)
+    data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
     frame = partial(frames.frame, stored, codes[stored], along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
@@ -307,51 +290,6 @@ def fit(
         fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer, own)
         done.scored = chosen, scores
     return done
-
-
-def _soft(
-    X: Matrix | Lazy,
-    codes: Codes,
-    division: Division,
-    unlabeled: Codes,
-    graph: sparse.csr_array | None,
-    standardizer: Standardizer,
-    objective: CentroidTargets,
-) -> tuple[Tensor, Tensor]:
-    """Return unlabelled rows and their targets, as in `TrainingData`.
-
-    The graph has the training rows and the unlabelled rows; without one, it is that of their
-    neighbours. All features have the same weight in it, because weights depend on the labels.
-    """
-    device, rows = objective.coordinates.device, np.union1d(division.train, unlabeled)
-    if graph is None:
-        plain = replace(standardizer, weight=(standardizer.weight > 0).astype(float))
-        z = torch.cat([plain(chunk, device) for _, chunk in row_chunks(X, rows)])
-        graph = spread.neighbor_graph(z)
-    else:
-        graph = sparse.csr_array(graph[rows][:, rows])
-    sizes = division.n_networks, len(objective.coordinates)
-    of_rows = np.where(np.isin(rows, division.train), codes[rows], -1)
-    found, shares = spread.soft_labels(graph, of_rows, division.folds[rows], *sizes)
-    at = np.searchsorted(division.in_memory, rows[found])
-    return torch.from_numpy(at).to(device), spread.targets(shares, objective.coordinates)
-
-
-def better(plain: Fit, other: Fit) -> tuple[Fit, tuple[float, float]]:
-    """Return the better of two trainings with the same rows, and the out-of-fold errors of both.
-
-    The other one is better if the log-likelihood of the classes, out of fold, is larger by more
-    than one standard error. With few labels, an error is too coarse for the choice.
-    """
-    losses, errors = [], []
-    for one in (plain, other):
-        distances, codes = one.calibrating
-        own = one.map.calibration.probabilities(distances)[np.arange(len(codes)), codes]
-        losses.append(-np.log(np.maximum(own, 1e-3)))
-        errors.append(float(np.mean(distances.argmin(axis=1) != codes)))
-    gain = losses[0] - losses[1]
-    is_better = len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain))
-    return other if is_better else plain, (errors[0], errors[1])
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
@@ -414,13 +352,13 @@ def _read(
 @torch.no_grad()
 def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
     """Add odds, centers and calibration to the map, from outputs of the trained networks."""
-    fitted, codes, division, unseen = done.map, done.codes, done.division, done.unseen
-    labeled = division.in_memory[codes[division.in_memory] >= 0]
+    fitted, codes, division = done.map, done.codes, done.division
+    trained, unseen = done.trained, done.unseen
     # The placer needs odds. If one network was trained on all rows, they are fitted to these rows,
     # although its outputs for them are too certain.
-    some = at_most(placement.N_FITTED, unseen if len(unseen) else labeled)
+    some = at_most(placement.N_FITTED, unseen if len(unseen) else trained)
     if fitted.placer is None:
-        fitted.centers = class_centers(done.embed(labeled), codes[labeled], len(fitted.centers))
+        fitted.centers = class_centers(done.embed(trained), codes[trained], len(fitted.centers))
     else:
         inputs, _, folds = done.inputs(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from centroid_encoder.core.matrix import product
+from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 
 Labels = NDArray[np.integer]
 Points = NDArray[np.floating]
@@ -32,6 +32,28 @@ def no_better_than(wrong: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """
     gained, lost = int((~wrong & other).sum()), int((wrong & ~other).sum())
     return len(wrong) > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
+
+
+def n_repeated(
+    X: Matrix | Lazy, rows: NDArray[np.intp], others: NDArray[np.intp] | None = None
+) -> int:
+    """Return how many of some rows of (n, d) data equal one of the others, or another one of them.
+
+    0 if few values make most rows equal by chance: fewer than a quarter of them are distinct.
+    """
+    read = rows if others is None else np.union1d(rows, others)
+    weights = np.random.default_rng(0).normal(size=X.shape[1])
+    chunks = [np.asarray(x.dot(weights)) for _, x in row_chunks(X, read)]
+    sums = np.concatenate([np.empty(0), *chunks])
+    # Equal rows can differ by rounding.
+    sums = np.round(sums / (np.abs(sums).max(initial=0) or 1), 10)
+    distinct, at, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    if len(distinct) < len(sums) / 4:
+        return 0
+    if others is None:
+        return int((counts[at] > 1).sum())
+    own, theirs = (at[np.searchsorted(read, which)] for which in (rows, others))
+    return int(np.isin(own, theirs).sum())
 
 
 def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Points]:

@@ -17,7 +17,6 @@ from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, Stop
 from centroid_encoder.core.targets import Batch, Objective
 from centroid_encoder.errors import DivergedError
 
-N_SOFT = 64  # unlabelled rows in a step of each network
 MIN_NORMALIZED = 3  # smallest batch size with batch normalisation: no batch may have one row
 
 
@@ -39,8 +38,6 @@ class TrainingData:
     """(n,) for each row the one of K networks that is not trained on it, or −1; None for K = 1."""
     noise: Tensor | None = None
     """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
-    soft: tuple[Tensor, Tensor] | None = None
-    """(K, s) unlabelled rows and their (K, s, r) targets, for K networks."""
 
     def noisy(self, rows: Tensor, share: float, generator: torch.Generator) -> Tensor:
         """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
@@ -191,8 +188,6 @@ class _Run:
         def step(batch: Tensor) -> Tensor:
             inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
             loss = self.loss(batch, network.encode(inputs, first=first, depth=depth), depth)[0]
-            if data.soft is not None:
-                loss = loss + self.soft_loss(*data.soft)
             adam.step(torch.autograd.grad(loss, parameters))
             return loss.detach()
 
@@ -243,14 +238,6 @@ class _Run:
             ]
             orders.append(torch.cat(passes)[:most])
         return orders[0] if self.network.n_networks == 1 else torch.stack(orders)
-
-    def soft_loss(self, rows: Tensor, targets: Tensor) -> Tensor:
-        """Mean squared distance of some unlabelled rows to their targets."""
-        shape = len(rows), N_SOFT
-        some = torch.randint(rows.shape[1], shape, device=rows.device, generator=self.noise)
-        inputs = self.data.noisy(rows.gather(1, some), self.config.dropout, self.noise)
-        wanted = targets.gather(1, some[..., None].expand(*shape, targets.shape[-1]))
-        return (self.network.encode(inputs) - wanted).square().mean()
 
     def loss(self, rows: Tensor, code: Tensor, depth: int | None) -> tuple[Tensor, Batch]:
         """Loss of rows with a code at encoder layer `depth`, and their batch."""

@@ -1,5 +1,4 @@
 from ._calibration import calibration as calibration
-from ._composition import composition as composition
 from ._confusion import confusion as confusion
 from ._feature_panel import feature_panel as feature_panel
 from ._history import history as history

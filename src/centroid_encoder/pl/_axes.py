@@ -17,8 +17,16 @@ from matplotlib.figure import Figure
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
-from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Result
-from centroid_encoder.tl._summary import unjudged_words
+from centroid_encoder.tl._result import (
+    LARGEST,
+    NO_BETTER,
+    QUERY,
+    REPEATED,
+    TEST,
+    TRAIN,
+    Result,
+)
+from centroid_encoder.tl._summary import doubt_words, unjudged_words
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
@@ -132,8 +140,12 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
         return f"{text} {100 * errors['panel_error']:.1f} %"
     rule, name = title_rule(result, regions)
     kind = "held-out" if panel == TEST else "unused cells:"
+    few, repeated = doubt_words(n, errors[REPEATED])
+    words += f", {few}" if few else ""
     text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
-    if errors[NO_BETTER]:
+    if repeated:
+        text += f"\n{repeated}"
+    elif errors[NO_BETTER]:
         largest = 100 * errors[f"{LARGEST}_error"]
         text += f"\nno better than naming the largest class ({largest:.1f} %)"
     return text

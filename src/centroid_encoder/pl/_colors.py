@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from anndata import AnnData
+from cycler import Cycler
 from matplotlib.axes import Axes
-from matplotlib.colors import hsv_to_rgb, is_color_like, to_hex, to_rgb
+from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, InputTypeError
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, colors_key, label_categories
 
-Palette = str | Sequence[str] | Mapping[str, str]
+Palette: TypeAlias = "str | Colormap | Sequence[str] | Cycler[Any, Any] | Mapping[str, str]"
 
 DISTINCT = """
     #e69f00 #56b4e9 #009e73 #f0e442 #0072b2 #d55e00 #cc79a7 #9b0b16 #bcd39b #900b6f #4e85ff #c8deff
@@ -50,15 +53,20 @@ def label_colors(
         if absent := [str(name) for name in categories if name not in palette]:
             raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
         colors = [palette[name] for name in categories]
-    elif isinstance(palette, str):
-        if palette not in mpl.colormaps:
+    elif isinstance(palette, str | Colormap):
+        if isinstance(palette, str) and palette not in mpl.colormaps:
             raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
-        colormap = mpl.colormaps[palette]
+        colormap = mpl.colormaps[palette] if isinstance(palette, str) else palette
         # A qualitative colour map has few colours, and the first are taken.
         colormap = colormap if colormap.N < 256 else colormap.resampled(n)
         colors = [to_hex(colormap(i)) for i in range(colormap.N)]
-    else:
+    elif isinstance(palette, Cycler):
+        colors = palette.by_key().get("color", [])
+    elif np.iterable(palette):
         colors = list(palette)
+    else:
+        text = "palette must be a colour map, a list or dict of colours, or a cycler; got"
+        raise InputTypeError(f"{text} {type(palette).__name__}", "palette")
     if len(colors) < n:
         raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
     if wrong := [color for color in colors if not is_color_like(color)]:

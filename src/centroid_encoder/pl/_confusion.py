@@ -21,7 +21,13 @@ from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._legend import color_bar
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import StoredCrossValidation, fold_words, read_result
+from centroid_encoder.tl._result import (
+    StoredCrossValidation,
+    cv_key,
+    fold_words,
+    own_cells,
+    read_result,
+)
 
 Order = Literal["similar", "category"]
 
@@ -98,6 +104,7 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     stored = StoredCrossValidation.read(adata, key)
     if stored is not None:
         # The counts are those of all cells, even if `adata` is a selection of them.
+        own_cells(adata, cv_key(key), stored)
         table, words = stored.confusion, f"out-of-fold labels, {fold_words(stored)}"
         return table, stored.classes, f"{words}, n = {table.sum():,}"
     cells, classes = read_held_out(adata, key), read_result(adata, key).classes

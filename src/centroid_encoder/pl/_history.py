@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes
-from centroid_encoder.tl._result import check_trained, read_map
+from centroid_encoder.tl._result import read_result
 
 
 def history(
@@ -34,9 +34,8 @@ def history(
         As in `voronoi`.
     """
     path = check_save("history", save, dpi, own=ax is None)
-    check_trained(adata, key)
-    # There is a history, since `check_trained` raises an error for cells of `ingest`.
-    table: Any = read_map(adata, key).history
+    # There is a history, since an error is raised for cells of `ingest`.
+    table: Any = read_result(adata, key, trained=True).stored.history
     target: Any = new_axes(5, 3) if ax is None else ax
     epoch = np.arange(1, len(table) + 1)
     handles = target.plot(epoch, table["loss"], color="C0", label="training loss")

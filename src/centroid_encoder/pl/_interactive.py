@@ -91,7 +91,7 @@ def interactive(
     if color is not None and not by_class:
         values = read_values(
             adata, color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols, palette=palette
-        )
+        ).checked(result.embedded)
     points = _regions.plane_points(result.embedding)
     inside = np.vstack([points, _regions.plane_centers(result.centers)])
     limits = _regions.panel_limits(inside)

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key, own_cells
 from centroid_encoder.tl._summary import permutation_words
 
 
@@ -44,8 +44,9 @@ def permutation_test(
     stored = StoredCrossValidation.read(adata, key)
     if stored is None or stored.permutation is None:
         labels = "label_key" if stored is None else repr(stored.label_key)
-        text = f"no permutation test in uns[{cv_key(key)!r}]; run ce.tl.cross_validate(adata,"
+        text = f"no permutation test for {key!r}; run ce.tl.cross_validate(adata,"
         raise MissingKeyError(f"{text} {labels}, n_permutations=99)", "key")
+    own_cells(adata, cv_key(key), stored)  # It warns of others.
     test = stored.permutation
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
     # Bins of the whole range, because the probabilities of shuffled labels are nearly equal.

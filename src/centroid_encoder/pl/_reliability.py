@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -22,6 +23,8 @@ from centroid_encoder.tl import _result
 from centroid_encoder.tl._result import Result
 from centroid_encoder.tl._summary import summary
 
+PYTHON = re.compile("[;:] (run|pass|train) .*", re.DOTALL)
+"""Advice for notebooks, which does not belong on a page."""
 MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
 
 
@@ -49,10 +52,9 @@ def reliability(
         As in `voronoi`.
     """
     path = check_save("reliability", save, dpi, own=True)
-    _result.check_trained(adata, key)
     result, is_validated = None, _result.StoredCrossValidation.read(adata, key) is not None
     if not is_validated or _result.StoredMap.read(adata, key) is not None:
-        result = _result.read_result(adata, key)
+        result = _result.read_result(adata, key, trained=True)
     # In inches for a font of ten points.
     size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
@@ -67,7 +69,7 @@ def reliability(
             try:
                 plot(adata, key=key, ax=ax, show=False, save=False)
             except (InputError, MissingKeyError) as error:
-                _replace(ax, str(error))
+                _replace(ax, PYTHON.sub("", str(error)))
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
             sentences.append(f"The figure of the map names the {len(result.classes)} classes.")

@@ -46,6 +46,12 @@ class Values:
         """The categories by their texts."""
         return {str(name): name for name in self.colors or ()}
 
+    def checked(self, drawn: NDArray[np.bool_]) -> Values:
+        """Return the values; raise an InputError if no cell that is drawn has one."""
+        if not (self.known & drawn).any():
+            raise InputError(f"no cell of the map has a value of {self.name!r}", "color")
+        return self
+
     def of_groups(self, groups: Sequence[object]) -> Values:
         """Return the values with grey for the cells of all categories but some."""
         if self.colors is None:
@@ -62,7 +68,6 @@ class Values:
     def norm(self, vmin: Bound = None, vmax: Bound = None, vcenter: Bound = None) -> Normalize:
         """Return the scale of the numbers, by default from the smallest to the largest one."""
         known = self.values[self.known]
-        known = known if len(known) else np.array([0.0, 1.0])
         low, middle, high = given = [_bound(bound, known) for bound in (vmin, vcenter, vmax)]
         rising = [bound for bound in given if bound is not None]
         if rising != sorted(rising) or (middle is not None and len(set(rising)) < len(rising)):

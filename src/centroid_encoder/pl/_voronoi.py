@@ -129,8 +129,8 @@ def voronoi(
         Draw contour lines of each category, within which half and 90 % of its cells lie, instead
         of points. They show the structure within classes if there are 50,000 cells or more.
     palette
-        Colours of the classes, or of the categories of `color`: a matplotlib colour map, a list in
-        category order, or a dict with a colour for every category. Default:
+        Colours of the classes, or of the categories of `color`: a matplotlib colour map or its
+        name, a list or cycler in category order, or a dict with one for every category. Default:
         ``adata.uns[f"{label_key}_colors"]``. If the one of the classes is missing, it is written,
         with colours that colour-blind people can distinguish.
     cmap
@@ -218,6 +218,7 @@ def voronoi(
             values = _class_values(result, of_class)
         else:
             values = read_values(adata, name, **variable, palette=palette)
+            values = values.checked(result.embedded)
             values = values if palette else _like_classes(values, of_class)
         # In a grid, groups are those of any column.
         known = wanted if one else [x for x in wanted if str(x) in values.names]

@@ -17,7 +17,7 @@ from centroid_encoder.core.calibration import Calibration, cross_fitted_probabil
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import nearest_center, no_better_than
+from centroid_encoder.core.quality import n_repeated, nearest_center, no_better_than
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
@@ -34,13 +34,13 @@ from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import (
+    doubt_words,
     missing_classes,
     mixed_sources,
     panel_errors,
     panel_words,
     unjudged_words,
 )
-from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 TEST_SIZE = 0.2
 N_PARTS = 5
@@ -63,8 +63,6 @@ def centroid_encoder(
     test_size: float | None = None,
     group_key: str | None = None,
     split_key: str | None = None,
-    use_unlabeled: bool | str = False,
-    neighbors_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
@@ -127,17 +125,6 @@ def centroid_encoder(
         Column of ``adata.obs`` with your own split, instead of `test_size` and `group_key`: True
         for a held-out cell and False for a training cell, or ``"test"`` and ``"train"``. Other
         cells have NaN; they are unused.
-    use_unlabeled
-        Also learn from the cells without a label, or only from those with True in this column of
-        ``adata.obs``, if that helps: labels are spread to them over a graph of neighbours (label
-        spreading; Zhou et al. 2004), and a second training has the surest of these as soft targets.
-        It is kept if the labels of the training cells are more probable, by more than a standard
-        error, for networks that do not know them. It can pay with up to about a hundred labels, if
-        the classes are clusters. Held-out cells, and all cells of held-out donors, take no part.
-        Cells of a class that has no label are given too large confidences; look at their novelty.
-    neighbors_key
-        Key of ``adata.uns`` with the settings of a graph of neighbours by ``scanpy.pp.neighbors``,
-        for `use_unlabeled`. Default: the 15 nearest neighbours by the features of the map.
     max_cells
         Largest number of cells to train on. If there are more, the networks are trained on a sample
         with the same share of every class. The other cells are unused, and are placed like new
@@ -186,17 +173,22 @@ def centroid_encoder(
             How different the cell is from all training cells: the share of the training cells that
             differ less from the other training cells, or with `group_key`, from those of other
             donors. NaN with fewer than ten training cells.
+        ``adata.obs["ce_map"]`` : :class:`pandas.Series` (dtype ``category``)
+            The ``id`` of the map, the same for all cells. If :func:`anndata.concat` puts the cells
+            of two maps into one table (with ``uns_merge="first"``), functions read the map of the
+            first ones, leave out the others, and warn of them.
         ``adata.uns["ce"]`` : :class:`dict`
-            ``params``; ``classes``, sorted, and their ``centers`` (n_classes × n_components, the
-            centers of the Voronoi cells; with ``placement="bottleneck"``, the means of the embedded
-            training cells); ``history`` (a DataFrame with a row for each epoch); ``quality``
+            ``params``; ``id``; ``classes``, sorted, and their ``centers`` (n_classes ×
+            n_components, the centers of the Voronoi cells; with ``placement="bottleneck"``, the
+            means of the embedded training cells); ``history`` (a row for each epoch); ``quality``
             (errors of the ``train``, ``test`` and ``unused`` cells as shares in [0, 1], with the
             ends of their 95 % bootstrap intervals, ``…_low`` and ``…_high``; a DataFrame
             ``per_class`` of such errors with Wilson intervals, and of the calibration of each
             predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
             the ends of its 95 % interval, and the error without calibration,
-            ``uncalibrated_error``; after `feature_panel` also ``panel_error``, see `mask_var`);
-            ``model`` (the fitted map, see `fitted_model`).
+            ``uncalibrated_error``; ``n_repeated``, the number of held-out cells with the values of
+            a training cell; after `feature_panel` also ``panel_error``, see `mask_var`);
+            ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries).
 
     Raises
     ------
@@ -252,9 +244,7 @@ def centroid_encoder(
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
-    unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
     params = {**cells.params, "test_size": float(test_size)}
-    params |= {} if unlabeled is None else unlabeled.params
     if split_key is not None:
         params["split_key"] = split_key
     # A split of one's own may be one by donors.
@@ -262,7 +252,7 @@ def centroid_encoder(
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
     if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
         notices.append(panel_words(panel))
-    return Training(cells, key, notices, estimator, held_out, train, params, unlabeled, panel)
+    return Training(cells, key, notices, estimator, held_out, train, params, panel)
 
 
 def _split(
@@ -303,7 +293,6 @@ class Training(_run.Job):
     held_out: NDArray[np.bool_]
     train: NDArray[np.bool_]
     _params: dict[str, Any]
-    _unlabeled: Unlabeled | None
     _panel: dict[str, float]
     """Result of `panel_errors`."""
 
@@ -324,13 +313,15 @@ class Training(_run.Job):
             *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
         )
 
+    def n_repeated(self, rows: NDArray[np.intp]) -> int:
+        """Return how many of some rows of the AnnData have the values of a training cell."""
+        place = np.cumsum(self.kept) - 1
+        read = (x[self.kept[x]] for x in (rows, np.flatnonzero(self.train)))
+        return n_repeated(self._cells.X, *(place[x] for x in read))
+
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         is_held_out = self.held_out[self.kept]
-        helping = {} if self._unlabeled is None else self._unlabeled.options(is_held_out)
-        if helping and not len(helping["unlabeled"]):
-            text = "unlabeled cells are not used: all of them are in held-out groups"
-            self.notices.append(text)
         fit = self._estimator.fit_codes(
             cells.X,
             np.where(self.train[self.kept], codes, -1),
@@ -339,11 +330,8 @@ class Training(_run.Job):
             groups=None if cells.groups is None else cells.groups[self.kept],
             novelty=True,
             callback=callback,
-            **helping,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        if fit.spread_errors is not None:
-            self._note_unlabeled(*fit.spread_errors, used=fit.data.soft is not None)
         held_out, others = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
         found = judged(fit, held_out)
         if len(held_out):
@@ -374,6 +362,7 @@ class Training(_run.Job):
             history=pd.DataFrame(self._estimator.history_),
             quality=quality,
             model={"config": json.dumps(config), "arrays": arrays},
+            id=_result.id_of(arrays),
         )
         key, of_cells = self.key, np.full(len(self.kept), -1)
         of_cells[self.kept] = split
@@ -383,20 +372,11 @@ class Training(_run.Job):
                 _result.obs_key(key, "label"): cells.labels_of(predicted),
                 _result.obs_key(key, "confidence"): cells.spread(confidence),
                 _result.obs_key(key, "novelty"): cells.spread(fit.novelty()),
+                _result.obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
             },
             "obsm": {_result.embedding_key(key): cells.spread(embedding)},
             "uns": {key: stored.to_uns()},
         }
-
-    def _note_unlabeled(self, plain: float, spread: float, *, used: bool) -> None:
-        """Store whether unlabeled cells are used; log the out-of-fold errors that decided it."""
-        self._params["unlabeled_used"] = used
-        what = "unlabeled cells are used" if used else "unlabeled cells are not used"
-        errors = f"{100 * spread:.1f} % with them, {100 * plain:.1f} % without"
-        logger.info("    %s: the out-of-fold error is %s", what, errors)
-        if not self.held_out.any():
-            text = "no cell is held out, and the error of the training cells decided that"
-            self.notices.append(f"{text} {what}: it may be too small")
 
     def _quality(
         self, fit: Fit, split: Codes, embedding: Floats, predicted: Codes, distances: Floats
@@ -424,6 +404,10 @@ class Training(_run.Job):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
+                repeated = n_repeated(self._cells.X, rows, trained)
+                quality[name][_result.REPEATED] = repeated
+                if text := doubt_words(len(rows), repeated)[1]:
+                    self.notices.append(text)
                 # With fewer cells than parts, none are passed: the errors are NaN then.
                 own = codes[rows] if len(rows) >= N_PARTS else rows[:0]
                 at, distances = np.arange(len(own)), distances[: len(own)]

@@ -8,7 +8,7 @@ from anndata import AnnData
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import label_categories, read_result
+from centroid_encoder.tl._result import label_categories, read_map
 
 
 def composition(
@@ -56,7 +56,7 @@ def composition(
     >>> shares = counts.div(counts.sum(axis=1), axis=0)
     """
     if label_key is None:
-        label_key = read_result(adata, key).label_key
+        label_key = read_map(adata, key).label_key
     elif not (isinstance(key, str) and key == "ce"):
         raise InputError(f"key={key!r} has no effect with label_key={label_key!r}", parameter="key")
     groups = categorical(adata, group_key, "group_key")

@@ -43,7 +43,6 @@ from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
-from centroid_encoder.tl._unlabeled import Unlabeled, read_unlabeled
 
 N_FOLDS = 5
 N_WORTHWHILE = 5_000
@@ -92,8 +91,6 @@ def cross_validate(
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
-    use_unlabeled: bool | str = False,
-    neighbors_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
@@ -131,8 +128,6 @@ def cross_validate(
         labels are shuffled within groups or, if each group has one class, between groups.
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
-    use_unlabeled, neighbors_key
-        As in `centroid_encoder`.
     max_cells
         Largest number of cells for each training. Default: 1,000,000, or ``max_samples`` of the
         `model`.
@@ -166,6 +161,8 @@ def cross_validate(
             held out: they are not judged.
         ``adata.obs["ce_cv_judged"]`` : :class:`pandas.Series` (dtype ``category``)
             The label that was judged; missing for cells that were not.
+        ``adata.obs["ce_cv_map"]`` : :class:`pandas.Series` (dtype ``category``)
+            The ``id`` of the cross-validation, as ``ce_map`` in `centroid_encoder`.
         ``adata.uns["ce_cv"]`` : :class:`dict`
             ``quality`` (errors of all judged cells, the ends of their 95 % bootstrap intervals,
             ``…_low`` and ``…_high``, and their standard deviation over the folds, ``…_sd``; number
@@ -177,7 +174,8 @@ def cross_validate(
             the row's class that were predicted to be of the column's); ``typical`` (medians of the
             probabilities, see `mislabeled`); ``permutation`` (``observed`` mean probability of the
             own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
-            issued as warnings); ``params``; ``model`` (the settings, as JSON).
+            issued as warnings); ``params``; ``id``; ``model`` (the settings, as JSON); ``parts``
+            (the names of these entries).
 
     Raises
     ------
@@ -194,8 +192,6 @@ def cross_validate(
     among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how much the
     embedding loses; and ``largest_class``, the error of always predicting the largest class. With
     ``balanced_`` every class has the same weight. With `group_key`, a bootstrap draws whole groups.
-
-    With `use_unlabeled`, each fold chooses anew, and its held-out cells are in no graph.
 
     The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
     other folds.
@@ -246,9 +242,7 @@ def cross_validate(
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
-    unlabeled = read_unlabeled(adata, cells, estimator, use_unlabeled, neighbors_key)
-    params |= {} if unlabeled is None else unlabeled.params
-    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found, unlabeled)
+    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
@@ -288,7 +282,6 @@ class CrossValidation(_run.Job):
     _seed: int
     doubts: list[str]
     """Those of the notices that are stored with the results."""
-    _unlabeled: Unlabeled | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -370,9 +363,7 @@ class CrossValidation(_run.Job):
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
             n = len(self.places)
             count = None if callback is None else partial(count_epochs, callback, i, n)
-            held_out = folds == place[2]
-            also = {} if self._unlabeled is None else self._unlabeled.options(held_out)
-            yield place, X, codes, held_out, groups, estimator, classes, also, count
+            yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
     def _results_of(self, found: Mapping[Place, Fold]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
@@ -429,6 +420,7 @@ class CrossValidation(_run.Job):
             warnings=tuple(self.doubts),
             permutation=test,
             model=self.model,
+            id=_result.id_of({"predicted": predicted, "confidence": confidence}),
         )
         of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
         of_own[at], label[at] = probabilities[at, own], own
@@ -439,6 +431,7 @@ class CrossValidation(_run.Job):
                 _result.obs_key(name, "confidence"): cells.spread(confidence),
                 _result.obs_key(name, "own"): cells.spread(of_own),
                 _result.obs_key(name, "judged"): cells.labels_of(label),
+                _result.obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
             },
             "uns": {name: stored.to_uns()},
         }
@@ -452,19 +445,14 @@ def train_fold(
     groups: Codes | None,
     estimator: CentroidEncoder,
     classes: NDArray[Any],
-    also: dict[str, Any],
     callback: Callable[[Report | None], bool] | None = None,
 ) -> tuple[Place, Fold]:
-    """Train on the labeled cells that are not held out, and judge the others.
-
-    `also` holds further arguments of `fit_codes`.
-    """
+    """Train on the labeled cells that are not held out, and judge the others."""
     trains = (codes >= 0) & ~held_out
     # Otherwise scikit-learn would use the joblib backend that runs this training.
     with joblib.parallel_config("sequential"):
         filled, given = fill_missing(X, trains), np.where(trains, codes, -1)
-        options = {"groups": groups, "callback": callback, **also}
-        fit = estimator.fit_codes(filled, given, classes, **options)
+        fit = estimator.fit_codes(filled, given, classes, groups=groups, callback=callback)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))

@@ -44,8 +44,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
     """
     validated = _result.StoredCrossValidation.read(adata, key)
     if validated is None:
-        _result.check_trained(adata, key)
-        result = _result.read_result(adata, key)
+        result = _result.read_result(adata, key, trained=True)
         words, part = "held-out cells", "a part of the map"
         quality = result.stored.errors(_result.TEST)
         if not quality["n"]:
@@ -65,6 +64,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         labels = _result.stored_column(adata, label_key, "the labels that were cross-validated")
         found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
         of_check = _result.stored_column(adata, _result.obs_key(key, "judged"), part)
+        of_check = of_check.where(_result.own_cells(adata, key, validated))
         unlabeled = validated.params.get("unlabeled_category")
         has_label = labels.notna() & (labels != unlabeled)
         n_unlabeled = int((of_check.notna() & ~has_label).sum())

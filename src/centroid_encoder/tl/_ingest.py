@@ -120,6 +120,9 @@ def ingest(
             novelty (see `CentroidEncoder.fit_novelty`).
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"query"``.
+        ``adata.obs["ce_map"]`` : :class:`pandas.Series` (dtype ``category``)
+            The ``id`` of the map, as in the reference. Both can be in one table:
+            ``ad.concat([reference, query], join="outer", uns_merge="first")``.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``, with the name of the reference as ``ingested_from``, and
             ``novelty_quartile``, the novelty that three in four cells exceed (0.25 for cells like
@@ -278,6 +281,8 @@ class Ingestion(Job):
             "max_novelty": self._max_novelty,
             **{f"reference_{name}": str(value) for name, value in reference.items() if value},
         }
+        if self._missing == "estimate":
+            params["max_missing"] = self._cells.max_missing
         colors = known.colors
         doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
@@ -297,7 +302,8 @@ class Ingestion(Job):
                 )
         config, arrays = model.to_state()
         state = {"config": json.dumps(config), "arrays": arrays}
-        stored = _result.StoredMap(params, classes, model.fitted_map.centers, model=state)
+        centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
+        stored = _result.StoredMap(params, classes, centers, model=state, id=map_id)
         colors_key = _result.colors_key(_result.obs_key(key, "label"))
         uns: dict[str, Any] = {key: stored.to_uns(), colors_key: colors}
         return {
@@ -306,6 +312,7 @@ class Ingestion(Job):
                 _result.obs_key(key, "confidence"): confidence,
                 _result.obs_key(key, "novelty"): novelty,
                 _result.obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
+                _result.obs_key(key, "map"): pd.Categorical([map_id] * len(label)),
             },
             "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.quality import misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import TEST, TRAIN, UNUSED, Regions, check_trained, read_result
+from centroid_encoder.tl._result import QUERY, TEST, TRAIN, UNUSED, Regions, read_result
 
 
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
@@ -66,9 +66,9 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     >>> table = ce.tl.misplaced(adata)
     >>> suspects = table[table["split"] == "test"].head(10)
     """
-    check_trained(adata, key)
-    result = read_result(adata, key)
-    rows, regions_found = np.flatnonzero(result.misplaced(regions)), result.found_in(regions)
+    result = read_result(adata, key, trained=True)
+    judged = result.misplaced(regions) & (result.split != QUERY).to_numpy()
+    rows, regions_found = np.flatnonzero(judged), result.found_in(regions)
     embedding = result.embedding[rows].astype(np.float64)
     distances: NDArray[np.floating]
     if regions == "voronoi":

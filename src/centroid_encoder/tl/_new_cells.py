@@ -174,7 +174,7 @@ def read_new_cells(
         also = ", and a larger max_missing" if lacking > MAX_MISSING else ""
         raise InputError(f"{text} ({lacking:.0%}); {ESTIMATE}{also}", parameter="missing")
     if lacking > max_missing:
-        text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
+        text = f"{text} ({lacking:.0%}); pass max_missing={lacking:.2g} or more to estimate them"
         raise InputError(text, parameter="max_missing")
     text = f"{text}; they are estimated from the others"
     if model.fitted_map.novelty is None:

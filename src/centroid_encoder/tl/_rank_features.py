@@ -39,7 +39,6 @@ from centroid_encoder.tl._result import (
     Column,
     Result,
     check_no_map,
-    check_trained,
     cv_key,
     keys_in,
     obs_key,
@@ -135,10 +134,13 @@ def rank_features(
             is ``deviations`` instead: the standard deviation of the contribution over the cells.
         ``pts``, ``pts_rest`` : DataFrame
             Share of the cells with a value above 0, of the features (rows) and groups (columns);
-            ``pts_rest`` only if the reference is the rest. Only with ``"auroc"``, and not if the
-            name of a group has a slash, since files could not hold the table.
+            ``pts_rest`` only if the reference is the rest. Only with ``"auroc"``, and not if no
+            file can hold a table with the names of the groups, for example with a slash.
         ``params`` : dict
-            The arguments, and with ``"map"`` the number of cells of each group, ``n_cells``.
+            The arguments, and with ``"map"`` the number of cells of each group, ``n_cells``, in the
+            order of the fields.
+
+        As in scanpy, no zarr store of format 2 can hold a field with a colon in its name.
 
     Raises
     ------
@@ -294,7 +296,8 @@ class _Ranking:
             "pvals": records(self.pvals, "float64"),
             "pvals_adj": records(adjusted, "float64"),
         }
-        for name, values in self.shares.items() if all(map(is_key, fields)) else ():
+        is_table = all(map(is_key, fields)) and "_index" not in fields
+        for name, values in self.shares.items() if is_table else ():
             found[name] = pd.DataFrame(values.T, index=self.features, columns=fields)
         return found
 
@@ -406,8 +409,7 @@ def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
 
 def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     """Return a map whose classes are the groups."""
-    check_trained(adata, key)
-    result = read_result(adata, key)
+    result = read_result(adata, key, trained=True)
     if groupby != result.label_key:
         text = f"groupby={groupby!r}: the classes of the map are those of"
         raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
@@ -441,7 +443,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             sums[j] += np.asarray(z.double().sum(dim=0))
             sizes[j] += len(z)
     scores = np.full((len(comparison.ranked), len(features)), np.nan)
-    deviations, n_cells = scores.copy(), {}
+    deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
     for i, j in enumerate(comparison.ranked.tolist()):
         others = [comparison.reference] if comparison.reference is not None else []
         others = others or [k for k in range(n_groups) if k != j]
@@ -460,7 +462,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
         scores[i, kept] = mean = total / n
         deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
-        n_cells[comparison.names[j]] = n
+        n_cells[i] = n
     nothing = np.full_like(scores, np.nan)
     more = {"deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}

@@ -299,6 +299,12 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
     if isinstance(column, pd.DataFrame):
         text = f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one"
         raise InputError(text, parameter=parameter)
+    if column.dtype == object:
+        try:
+            column.unique()
+        except TypeError as error:  # such as "unhashable type: 'list'"
+            text = f"obs[{key!r}] holds no names or numbers ({error})"
+            raise InputError(text, parameter=parameter) from error
     return column
 
 

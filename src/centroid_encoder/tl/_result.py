@@ -8,16 +8,22 @@ The functions below return the names of a result `key`:
   `colors_key`;
 - in ``var``: `panel_column`.
 
+`anndata.concat` can put the cells of several results into one table, and joins what is under one
+key of ``uns``. The column ``…_map`` has the id of the result of each cell, and ``parts`` of ``uns``
+names what belongs to the result, so that the first one can be read.
+
 Classes are stored sorted, as in the map. `read_result` and `StoredCrossValidation.read` return them
 in the order of the categories of the label column, the order of figures and tables.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,13 +32,14 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import InputError, MissingKeyError, check_name
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, MissingKeyError, check_name
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
 SELECTIONS = "ce_selections"
 """Key of ``uns`` with how each boolean column of a selection was made."""
-Column = Literal["label", "confidence", "split", "novelty", "own", "judged"]
+Column = Literal["label", "confidence", "split", "novelty", "own", "judged", "map"]
+CONCATENATED = 'if ad.concat made this table, it left a part of the result: pass uns_merge="first"'
 
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
 """Splits of the cells of `tl.centroid_encoder`. Unused cells have a label, but were neither trained
@@ -41,6 +48,8 @@ QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
 """Label of cells beyond a threshold of `tl.ingest`."""
+REPEATED = "n_repeated"
+"""Entry of ``quality`` with the number of held-out cells whose values a training cell has."""
 LARGEST = "largest_class"
 """Rule that predicts the largest class of the training cells."""
 NO_BETTER = "no_better_than_largest_class"
@@ -91,6 +100,8 @@ class Stored:
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
     classes: pd.Index
+    id: str | None = field(default=None, kw_only=True)
+    """Entry of the column ``…_map`` of its cells, see `id_of`."""
 
     @property
     def label_key(self) -> str:
@@ -99,6 +110,10 @@ class Stored:
 
     def to_uns(self) -> dict[str, Any]:
         """Return the entries to write into ``uns``; the attributes that are not None."""
+        uns = self._entries()
+        return uns | {"parts": np.array(list(_paths(uns)))}
+
+    def _entries(self) -> dict[str, Any]:
         uns = {name: value for name, value in vars(self).items() if value is not None}
         return uns | {"classes": np.asarray(self.classes.tolist())}
 
@@ -124,7 +139,7 @@ class StoredMap(Stored):
             centers = np.asarray(stored["centers"])
             if centers.ndim != 2 or len(centers) != len(classes):
                 raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-            rest = {name: stored.get(name) for name in ("history", "quality", "model")}
+            rest = {name: stored.get(name) for name in ("history", "quality", "model", "id")}
             return cls(stored["params"], classes, centers, **rest)
 
         check_name(key, "key", "a result")
@@ -134,7 +149,7 @@ class StoredMap(Stored):
     @property
     def ingested_from(self) -> str | None:
         """Name of the reference after `tl.ingest`; None for the cells of the training."""
-        return self.params.get("ingested_from")
+        return None if self.history is not None else self.params.get("ingested_from")
 
     @property
     def source(self) -> dict[str, Any]:
@@ -212,15 +227,15 @@ class StoredCrossValidation(Stored):
                 warnings=tuple(map(str, stored["warnings"])),
                 permutation=None if test is None else PermutationTest(**test),
                 model=stored["model"],
+                id=stored.get("id"),
             )
 
         check_name(key, "key", "a result")
         found: Self | None = _read(adata, cv_key(key), "confusion", make)
         return found
 
-    def to_uns(self) -> dict[str, Any]:
-        """Return the entries to write into ``uns[cv_key(key)]``."""
-        uns = super().to_uns() | {"warnings": np.array(self.warnings, dtype=str)}
+    def _entries(self) -> dict[str, Any]:
+        uns = super()._entries() | {"warnings": np.array(self.warnings, dtype=str)}
         return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
 
 
@@ -290,12 +305,57 @@ def _read(
     if not isinstance(stored, Mapping) or part not in stored:
         return None
     try:
+        if "parts" in stored:
+            stored = _pruned(stored, set(np.asarray(stored["parts"]).tolist()))
         stored["params"]["label_key"]
         # The type of the classes after reading depends on the file format.
         return make(stored, pd.Index(np.asarray(stored["classes"]).tolist()))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        text = f"{error} is missing" if isinstance(error, KeyError) else error
+        text = f"{error} is missing; {CONCATENATED}" if isinstance(error, KeyError) else error
         raise InputError(f"uns[{name!r}] is damaged: {text}") from error
+
+
+def _paths(entries: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    """Yield the names of all entries, such as ``params/label_key``."""
+    for name, value in entries.items():
+        yield within + name
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{within}{name}/")
+
+
+def _pruned(entries: Mapping[str, Any], paths: set[str], within: str = "") -> dict[str, Any]:
+    """Return the entries with these names, without those that a concatenation has added."""
+    return {
+        name: _pruned(value, paths, f"{within}{name}/") if isinstance(value, Mapping) else value
+        for name, value in entries.items()
+        if within + name in paths
+    }
+
+
+def id_of(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the id of a result: a hash of its arrays without those of novelty."""
+    found = blake2b(digest_size=6)
+    for name, array in sorted(arrays.items()):
+        found.update(b"" if name.startswith("novelty_") else name.encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
+    """(n_obs,) mask of the cells of the result `stored` in ``uns[name]``.
+
+    A warning has the number of the others; an InputError is raised if all are others. Cells without
+    an id are counted as cells of the result.
+    """
+    ids = adata.obs.get(obs_key(name, "map"))
+    if ids is None or stored.id is None:
+        return np.ones(adata.n_obs, dtype=bool)
+    is_other = (ids.notna() & ~ids.isin([stored.id])).to_numpy()
+    if n := int(is_other.sum()):
+        text = f"{n:,} of {len(ids):,} cells belong to another result than that in uns[{name!r}]"
+        if n == len(ids):
+            raise InputError(f"{text}; take the table in which that result was computed")
+        warnings.warn(f"{text}, and are left out", CentroidEncoderWarning, stacklevel=4)
+    return np.asarray(~is_other)
 
 
 @dataclass(frozen=True)
@@ -309,13 +369,13 @@ class Result:
     centers: NDArray[np.floating]
     """(M, m) centers of the Voronoi cells."""
     embedding: NDArray[np.floating]
-    """(n_obs, m); NaN for cells left out."""
+    """(n_obs, m); NaN for cells left out, also by `own_cells`."""
     codes: NDArray[np.intp]
     """(n_obs,) index into `classes`; −1 for unlabeled cells."""
     predicted: NDArray[np.intp]
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out or not judged."""
     split: pd.Series
-    """One of `SPLITS` for every cell; after `ingest` ``"query"``."""
+    """One of `SPLITS` for every cell; after `ingest` ``"query"``; missing for cells left out."""
     categories: pd.Index
     """Categories of the label column, to which the colours in ``uns`` belong."""
 
@@ -373,23 +433,39 @@ class Result:
         return found
 
 
-def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
+def read_result(
+    adata: AnnData, key: str, *, changed: bool = False, trained: bool = False
+) -> Result:
     """Read the result of `tl.centroid_encoder` or `tl.ingest` under `key`.
 
     A KeyError is raised if a part of it is missing, an InputError if it is damaged, or if the label
-    column has other classes than the result; with `changed`, such labels count as missing.
+    column has other classes than the result; with `changed`, such labels count as missing. With
+    `trained`, it is raised if all cells were ingested, since their labels are predictions.
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
     label_key, obsm_key = stored.label_key, embedding_key(key)
     if obsm_key not in adata.obsm:
         raise MissingKeyError(f"obsm[{obsm_key!r}], {part}, is gone")
     labels = stored_column(adata, label_key, "the labels this embedding was made with")
-    split = stored_column(adata, obs_key(key, "split"), part)
-    found = stored_column(adata, obs_key(key, "label"), part)
+    ours = own_cells(adata, key, stored)
+    split = stored_column(adata, obs_key(key, "split"), part).where(ours)
+    found = stored_column(adata, obs_key(key, "label"), part).where(ours)
+    if label_key == obs_key(key, "label") and split.isin(SPLITS).any():
+        text = f"uns[{key!r}] is that of ingested cells, but some cells are those of the training"
+        advice = 'concatenate these first: ad.concat([reference, query], uns_merge="first")'
+        raise InputError(f"{text}; {advice}")
+    if trained and split.isin([QUERY]).any() and not split.isin(SPLITS).any():
+        raise InputError(
+            f"the result {key!r} is that of ce.tl.ingest: the labels of these cells are those that "
+            "the map of the reference predicts, and the true ones are unknown. Draw the reference, "
+            "or call ce.pl.voronoi to see where the cells lie"
+        )
     embedding = np.asarray(adata.obsm[obsm_key])
     if embedding.ndim != 2 or embedding.shape[1] != stored.centers.shape[1]:
         shapes = f"centers of shape {stored.centers.shape}, obsm[{obsm_key!r}] of {embedding.shape}"
         raise InputError(f"uns[{key!r}] is damaged: {shapes}")
+    if not ours.all():
+        embedding = np.where(ours[:, None], embedding, np.nan)
     order = _category_order(adata, label_key, stored.classes)
     classes, query = stored.classes[order], split == QUERY
     if label_key != obs_key(key, "label") and query.any():
@@ -416,7 +492,10 @@ def read_map(adata: AnnData, key: str) -> StoredMap:
     """Read a map; a KeyError is raised if there is none."""
     if (stored := StoredMap.read(adata, key)) is None:
         text = f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first, or pass the"
-        raise MissingKeyError(f"{text} key of the map")
+        text = f"{text} key of the map"
+        if key in keys_in(adata.obs):
+            text = f"obs has columns of a map {key!r}, but uns[{key!r}] lacks it; {CONCATENATED}"
+        raise MissingKeyError(text)
     return stored
 
 
@@ -425,17 +504,6 @@ def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     if column not in adata.obs:
         raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
     return adata.obs[column]
-
-
-def check_trained(adata: AnnData, key: str) -> None:
-    """Raise an InputError for ingested cells, since their labels are predictions."""
-    stored = StoredMap.read(adata, key)
-    if stored is not None and stored.ingested_from is not None:
-        raise InputError(
-            f"the result {key!r} is that of ce.tl.ingest: the labels of these cells are those that "
-            f"the map of {stored.ingested_from} predicts, and the true ones are unknown. Draw the "
-            "reference, or call ce.pl.voronoi to see where the cells lie"
-        )
 
 
 def check_no_map(adata: AnnData, key_added: str) -> None:

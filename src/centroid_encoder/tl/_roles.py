@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, InputTypeError
 from centroid_encoder.tl._result import keys_in
@@ -28,11 +29,13 @@ IMAGE_NAMES = (
 )  # fmt: skip
 """Names of columns of images, in the same form."""
 ID_WORDS = {"id", "ids", "oid", "uid", "uuid", "nb", "no", "num", "nr", "number", "index", "idx"}
-OBJECT_WORDS = {
-    "barcode", "branch", "cell", "entity", "event", "instance", "lineage", "module", "neighbor",
-    "neighbour", "node", "nucleus", "object", "path", "roi", "root", "segment", "skeleton",
-    "spot", "target", "track", "vertex",
+SEVERAL = {
+    "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
+    "skeleton", "spot", "vertex",
 }  # fmt: skip
+"""One cell may have several of these things, so that their number may be a count."""
+OBJECT_WORDS = SEVERAL | {"barcode", "cell", "entity", "event", "instance", "lineage", "object"}
+OBJECT_WORDS |= {"roi", "target", "track"}
 """Things that are numbered, such as the object of an "object number"."""
 GROUP_WORDS = {
     "acquisition", "animal", "array", "batch", "block", "case", "ch", "channel", "chip", "cohort",
@@ -41,16 +44,14 @@ GROUP_WORDS = {
     "mask", "mouse", "particle", "pathname", "patient", "plane", "plate", "point", "region",
     "replicate", "roi", "row", "run", "sample", "scan", "section", "sector", "series", "site",
     "slice", "slide", "source", "specimen", "stack", "stage", "step", "study", "subject", "tag",
-    "tile", "time", "timepoint",
-    "timestep", "tma", "trajectory", "treatment", "visit", "well",
+    "tile", "time", "timepoint", "timestep", "tma", "trajectory", "treatment", "visit", "well",
 }  # fmt: skip
 LEVEL_WORDS = {"bin", "layer", "level", "line", "tissue"}
 """Words that number cells as those of groups do, but name no origin of cells."""
-TIMES = {
-    "absolutetime", "acqtime", "acquisitiontime", "birth", "capturetime", "death", "edgetime",
-    "elapsed", "elapsedtime", "relativetime",
-    "tbegin", "tend", "time", "timestamp", "trackstart", "trackstop",
-}  # fmt: skip
+TIME = re.compile(
+    r"(absolute|acq(uisition)?|capture|edge|elapsed|relative)?time|elapsed|timestamp|birth|death"
+    r"|(nd|position)?t|t(begin|end)|track(start|stop)"
+)
 CLASS_WORDS = {
     "annotation", "assignments", "category", "celltype", "class", "classification", "classifier",
     "cluster", "clusters", "color", "colour", "gate", "kmeans", "labels", "leiden", "louvain",
@@ -66,11 +67,12 @@ PLAIN_WORDS = ID_WORDS | {
 SURENESS = {"confidence", "prob", "proba", "probability"}
 OUTPUT_WORDS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
 """First words of the names of what a classifier writes."""
-MEASURE_WORDS = {
-    "area", "children", "copies", "count", "counts", "delta", "displacement", "distance", "dots",
-    "duration", "foci", "gap", "gaps", "height", "intensity", "length", "max", "mean", "median",
-    "min", "n", "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum", "total",
-    "transcripts", "volume", "width",
+AVERAGES = {"max", "mean", "median", "min"}
+SIZES = {"delta", "displacement", "distance", "height", "length", "width"}
+MEASURE_WORDS = AVERAGES | SIZES | {
+    "area", "children", "copies", "count", "counts", "dots", "duration", "foci", "gap", "gaps",
+    "intensity", "n", "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum",
+    "total", "transcripts", "volume",
 }  # fmt: skip
 """A column with one of these words is a measurement, unless its values number the rows."""
 MOTION_WORDS = {
@@ -80,38 +82,14 @@ MOTION_WORDS = {
     "var", "variance", "velocity",
 }  # fmt: skip
 """Measurements that have an axis, and are no positions."""
-PLACE_WORDS = {
-    "bounds", "center", "centre", "centroid", "coord", "coordinate", "location", "pos", "position",
-    "pxl",
-}  # fmt: skip
-"""The name of an axis beside one of these words is a position, whatever else the name says."""
-UNITS = {"micron", "microns", "mm", "pixel", "pixels", "px", "um", "µm", "μm"}
-SURE = re.compile(
-    r"cent(er|re|roid)|coord|locati|positi|bound|bbox|stage|pxl|pixel|px|micron|[uµμm]m\b|level"
-)
-"""A position with such a word in its name may stand alone; others come in pairs, as x and y."""
-WORDS_BEFORE_NUMBERS = PLACE_WORDS | {"axis", "bbox", "box", "spatial"}
-WORDS_BEFORE_NUMBERS |= {"maximum", "minimum"}
-POSITION_WORDS = WORDS_BEFORE_NUMBERS | UNITS | {
-    "abs", "absolute", "bounding", "capture", "cell", "cg", "cm", "convex", "dim", "dst", "edge",
-    "ellipse", "end", "feret", "fov", "general", "geometry", "global", "hull", "image", "inner",
-    "level", "loc", "local", "mass", "max", "med", "min", "nd", "nuc", "object", "of", "pix",
-    "points", "slide", "spot", "src", "stage", "start", "the", "tile", "track", "unit", "weighted",
-}  # fmt: skip
-"""Words in the names of columns of positions, in addition to the axis."""
-AXES = {"x": "x", "y": "y", "z": "z", "row": "y", "col": "x", "column": "x"}
-AXES |= {"left": "x", "right": "x", "top": "y", "bottom": "y"}
-"""The words that are axes, and the axis of each."""
-PAIRS = {"x", "y"}, {"top", "left"}, {"lat", "lon"}
-"""Axes that belong together."""
-UNSURE = {"top", "left", "bottom", "right", "lat", "lon"}
-"""Axes that are positions in pairs only; LAT, for example, is a gene."""
-ALONE = {"x", "y", "z", "t"} | UNSURE
-"""Axes that need no other word."""
-GLUED = re.compile(r"([xyz])(abs|px|pix|min|max|pos|loc|m|start|end)|(pos|b|c)([xyz])")
-"""An axis and a word of positions without a space between them."""
-WHOLE_WORDS = {"m": "mass", "b": "bounding", "c": "cg"}
-"""Meanings of letters beside an axis, as in XM, BX and CX."""
+PAIRS = ["x y z", "col row", "column row", "left top", "right bottom", "lon lat"]
+PAIRS += ["longitude latitude", "horizontal vertical"]
+"""Words for axes that belong together, in the order x, y, z."""
+AXES = [(word, "xyz"[i], pair) for pair in PAIRS for i, word in enumerate(pair.split())]
+PLACE = re.compile(r"cent(er|re|roid)|coord|locat|position|pos$|bbox$|bound|spatial")
+"""Begin of words beside which the name of an axis is a position, whatever else the name says."""
+UNIT = re.compile(r"microns?|[cmuµμ]m|px|pxl|pix(els?)?|stage|level")
+"""Words beside which the name of an axis is a position, unless it is a measurement."""
 EMBEDDINGS = "umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph"
 """Names of methods whose results are no measurements."""
 COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "ica", "mds", "nmds", "pco", "fa", "fdl", "ce")
@@ -121,15 +99,12 @@ NO_GENES = {
     "leiden", "louvain", "patient", "phenotype", "plate", "sample", "treatment", "well",
 }  # fmt: skip
 """Words that are in names of codes, and in no name of a gene."""
-SEVERAL = {
-    "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
-    "skeleton", "spot", "vertex",
-}  # fmt: skip
-"""One cell may have several of these things, so that their number may be a count."""
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
 """A column of more values is not taken for groups or classes."""
+MAX_FITTED = 1000
+"""Number of cells whose values are compared with known places."""
 
 
 def words(name: object) -> list[str]:
@@ -148,74 +123,56 @@ def names_group(name: object) -> bool:
 
 
 def axis(name: object) -> str | None:
-    """Return the axis of a column of positions: x, y, z, t or a number; None for other columns."""
-    found, _, is_known = _place(name)
-    return found if is_known else None
+    """Return the axis of a column of positions: x, y, z or a number; None for other columns."""
+    return next((own for own, _, sureness in _axes(name) if sureness), None)
 
 
-def _place(name: object) -> tuple[str, tuple[str, ...], bool]:
-    """Return the axis in a name, or "", the other words of it, and whether these are of positions.
+def _axes(name: object) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield the axes in a name, the name without the axis, and the sureness of each.
 
-    T is no axis, since it is a gene.
+    The sureness is 2 for a name of a position, 1 for a name of one of two positions, and 0 for
+    others. Two names that differ only in the axis are equal without it.
     """
-    parts: list[str] = []
-    for word in words(name):
-        glued = GLUED.fullmatch(word)
-        parts += [WHOLE_WORDS.get(x, x) for x in glued.groups() if x] if glued else [word]
-
-    def others(i: int) -> tuple[str, ...]:
-        return (*parts[:i], "", *parts[i + 1 :])
-
-    is_length = not {"length", "width", "height"}.isdisjoint(parts)
-    for i, (before, word, after) in enumerate(
-        zip(["", *parts], parts, [*parts[1:], ""], strict=False)
-    ):
-        is_place = {before, after} & PLACE_WORDS or before == "mass"
-        is_place = is_place or ({"location", "box", "bbox"} & set(parts) and not is_length)
-        has_unit = after in UNITS and after == parts[-1] and not MEASURE_WORDS & set(parts)
-        if word in AXES and (is_place or (has_unit and word in "xyz") or before == "cell"):
-            return AXES[word], others(i), True
-    rest = [i for i, word in enumerate(parts) if word not in POSITION_WORDS]
-    if len(rest) == 2 and re.fullmatch(r"\d\d?", parts[rest[1]]) and not str(name)[1:].isdigit():
-        rest.pop()  # As in "X_0" or "ELLIPSE_X0"; "X1" is a number in R, and X-12345 a metabolite.
-    if len(rest) == 1 and name != "T":
-        word = parts[rest[0]]
-        if word in ALONE or (word.isdigit() and (WORDS_BEFORE_NUMBERS - {"pxl"}) & set(parts)):
-            return word, others(rest[0]), True
-    letters = [i for i, word in enumerate(parts) if word in ("x", "y")]
-    is_other = "by" in words(name) or (MEASURE_WORDS | MOTION_WORDS) & set(parts)
-    if len(letters) == 1 and not is_other:
-        return parts[letters[0]], others(letters[0]), False
-    return "", (), False
+    parts = words(name)
+    is_size = not (MOTION_WORDS | SIZES).isdisjoint(parts)
+    is_measure = is_size or not (MEASURE_WORDS - AVERAGES).isdisjoint(parts)
+    for i, part in enumerate(parts):
+        rest = {*parts[:i], *parts[i + 1 :]}
+        is_place = not is_size and any(map(PLACE.match, rest))
+        if part.isdigit() and is_place:
+            yield part, (), 2
+        for word, own, pair in AXES:
+            for before, after in {(part.removesuffix(word), ""), ("", part.removeprefix(word))}:
+                if part not in (before, after) and (is_place or not is_measure):
+                    key = (pair, *parts[:i], before, "", after, *parts[i + 1 :])
+                    glued = before + after
+                    is_sure = is_place or any(map(UNIT.fullmatch, rest))
+                    is_sure = bool(PLACE.match(glued)) if glued else is_sure
+                    is_half = pair == PAIRS[0] and {*rest, glued} <= {"", "max", "min"}
+                    yield own, key, 2 if is_sure else int(is_half)
 
 
 def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return a table with the "column", "role", "reason" and "doubt" of each column of a table.
 
     A role is found by the name and the values together. Values alone decide only in a column
-    unlike the others, so that no gene of a count matrix is lost. A column in doubt stays a feature.
-    `chosen` are roles that are given, by column.
+    unlike the others, so that no gene of a count matrix is lost. A column in doubt stays a feature,
+    unless it and another one are named like the axes of a place. `chosen` are roles that are given,
+    by column.
 
     Raises an InputError if `chosen` names no column or no role, or makes a feature of a column
     without numbers.
     """
     columns = {str(name): table.iloc[:, i] for i, name in enumerate(table.columns)}
-    ours = _our_results(columns)
     found = {name: _by_name(name, column) for name, column in columns.items()}
     # Text has no axis, whatever its name; a doubt on an axis does not change another role.
     numbers = [name for name, column in columns.items() if found[name][0] != "text"]
     for name, (role, why) in _by_pairs({name: columns[name] for name in numbers}).items():
-        if role != "?" or not found[name][0]:
+        if role[-1:] != "?" or not found[name][0]:
             found[name] = role, why
-    found |= dict.fromkeys(ours, ("result", "a result of a map"))
-    doubts = {name for name, (role, _) in found.items() if role == "?"}
-    found |= {name: ("", found[name][1]) for name in doubts}
-    doubts |= _by_values(columns, found)
-    doubts = {name for name in doubts if not found[name][0]}
-    if not any(role in ("", "feature") for role, _ in found.values()):
-        # Positions are the only measurements of some tables.
-        doubts |= {name for name, (role, _) in found.items() if role == "position"}
-    found |= {name: ("feature", found[name][1]) for name in doubts}
+    found |= dict.fromkeys(_our_results(columns), ("result", "a result of a map"))
+    doubts = {name for name, (role, _) in found.items() if role[-1:] == "?"}
+    found |= {name: (found[name][0][:-1], found[name][1]) for name in doubts}
     if not isinstance(chosen, Mapping | None):
         text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
         raise InputTypeError(text, "roles")
@@ -228,6 +185,12 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
             raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
         found[str(name)] = role, CHOSEN
         doubts.discard(str(name))
+    _by_values(columns, found, doubts)
+    if not any(role in ("", "feature") for role, _ in found.values()):
+        # Positions are the only measurements of some tables.
+        rest = {name for name, (role, why) in found.items() if role == "position" and why != CHOSEN}
+        doubts |= rest
+        found |= {name: ("", found[name][1]) for name in rest}
     rows = [(name, role or "feature", why, name in doubts) for name, (role, why) in found.items()]
     return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
 
@@ -269,7 +232,7 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
     if not is_number(column):
         is_class = bare[-1:] and bare[-1] in CLASS_WORDS
         return ("class", "") if is_class else ("text", "no numbers")
-    if "".join(bare) in TIMES:
+    if TIME.fullmatch("".join(bare)) and name != "T":
         return "image", "a time by its name"
     is_embedded = re.search(rf"({EMBEDDINGS})\w*[ _.-]?(\d+|[xy])$", name.lower())
     if is_embedded or (re.search(EMBEDDINGS, name.lower()) and parts[1:]):
@@ -318,73 +281,68 @@ def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
 def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
     """Return roles and reasons of positions and components, which come in pairs such as x and y.
 
-    The role "?" is a doubt.
+    The role "?" is a doubt, and "position?" one of two columns whose names differ in the axis only.
     """
     found: dict[str, tuple[str, str]] = {}
-    places = {name: _place(name) for name, column in columns.items() if is_number(column)}
-    places = {name: place for name, place in places.items() if place[0]}
-    axes: defaultdict[tuple[tuple[str, ...], bool], set[str]] = defaultdict(set)
-    for own, others, is_known in places.values():
-        axes[others, is_known].add(own)
-    paired = {name for name, (own, *_) in places.items() if _is_paired(own, axes[places[name][1:]])}
-    # pandas adds x and y to many names when it merges tables.
-    is_merged = len({places[name][1] for name in paired if not places[name][2]}) > 3
-    sure = {
-        name
-        for name, (own, _, is_known) in places.items()
-        if is_known and (name in paired or (own not in UNSURE and SURE.search(name.lower())))
-    }
-    for name, (own, others, is_known) in places.items():
-        is_pair = name in paired
-        is_bare, ends = len(others) == 1, name[-1].isdigit()
-        if own == "t" and not (is_pair or {"nd", "position"} & set(others)):
-            continue
-        # Beside x and y, the name of another axis is no measurement, unless it is one letter.
-        is_other = own not in UNSURE and not (is_bare or ends) and (sure or own == "t")
-        is_sure = name in sure or (is_known and is_other)
-        if is_sure and own in ("x", "y") and _has_few(columns[name]):
-            found[name] = "?", "few positions"
-        elif is_sure:
-            what = ("image", "a time") if own == "t" else ("position", "a position")
-            found[name] = what[0], f"{what[1]} by its name"
-        elif (is_pair and not is_merged) or (is_known and not ends and own not in UNSURE):
+    axes = {name: [*_axes(name)] for name, column in columns.items() if is_number(column)}
+    alike: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    for name, known in axes.items():
+        for own, key, _ in known:
+            alike[key].setdefault(own, name)
+    pairs = {key: names for key, names in alike.items() if {"x", "y"} <= names.keys()}
+    for key, names in pairs.items():
+        role = _role_of_pair(key, [columns[name] for name in names.values()])
+        reason = f"named like the axes of a place: {', '.join(map(repr, names.values()))}"
+        found |= dict.fromkeys(names.values() if role else (), (role, reason))
+    for name, known in axes.items():
+        sureness = max((sure for _, _, sure in known), default=0)
+        if sureness == 2 or (sureness and any(key in pairs for _, key, _ in known)):
+            found[name] = "position", "a position by its name"
+        elif sureness:
             found[name] = "?", "an axis by its name"
+    # pandas adds _x and _y to the names of all columns that two tables share.
+    merged = [x for x, (role, _) in found.items() if x.endswith(("_x", "_y")) and role[-1:] == "?"]
+    if len(merged) > 6 and any(found[name][0] == "?" for name in merged):
+        found = {name: role for name, role in found.items() if name not in merged}
     for start in COMPONENTS:
         matches = {x: re.fullmatch(rf"(?:.*_)?{start}[ _.-]?(\d\d?)", x.lower()) for x in columns}
         numbered = {name: int(match[1]) for name, match in matches.items() if match}
-        numbers = {*numbered.values()}
-        if 1 in numbers:
-            role = "result" if 2 in numbers else "?"
+        if 1 in numbered.values():
+            role = "result" if 2 in numbered.values() else "?"
             found |= dict.fromkeys(numbered, (role, "a place in an embedding by its name"))
     return found
 
 
-def _is_paired(own: str, axes: set[str]) -> bool:
-    """Return whether an axis is one of those that belong together, such as x and y."""
-    if own.isdigit():
-        return sum(map(str.isdigit, axes)) > 1
-    return any(pair <= axes for pair in PAIRS if own in pair | {"z", "t"})
+def _role_of_pair(name: tuple[str, ...], columns: Sequence[pd.Series]) -> str:
+    """Return the role of columns whose names differ in the axis only; `name` is the rest of it."""
+    most = [column.value_counts().max() / max(10, column.count()) for column in columns]
+    if max(most) > 0.1:
+        return ""  # Few cells share a coordinate; many have none of a gene.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        is_twin = abs(columns[0].corr(columns[1])) > 0.9
+    # CD3_x and CD3_y are one marker in two tables, DDX3X and DDX3Y are two genes.
+    is_numbered = any(map(str.isdigit, name[: name.index("")]))
+    is_few = any(x.nunique() <= min(20, len(x) / 10) and is_whole(x) for x in columns)
+    return "?" if is_twin or is_numbered or is_few else "position?"
 
 
-def _has_few(column: pd.Series) -> bool:
-    """Return whether a column has up to twenty whole numbers, each of them in many cells."""
-    return 1 < column.nunique() <= min(20, len(column) / 10) and is_whole(column)
-
-
-def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]]) -> set[str]:
-    """Add roles that are found by values to `found`; return the names of columns in doubt."""
-    n, doubts = max(map(len, columns.values()), default=0), set()
+def _by_values(
+    columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]], doubts: set[str]
+) -> None:
+    """Add roles that are found by values to `found`, and columns in doubt to `doubts`."""
+    n = max(map(len, columns.values()), default=0)
     limit = min(MAX_GROUPS, n / 5)
     left = [name for name, (role, _) in found.items() if not role]
     whole = {name for name in left if is_whole(columns[name])}
-    from_zero = {name for name in left if columns[name].min() == 0}
     # The columns of counts of genes are alike: many cells have none of a gene.
-    is_matrix = len(left) > 4 and 2 * len(from_zero) > len(left)
+    shares = {name: (columns[name] == 0).mean() for name in left}
+    zeros = np.median([*shares.values()]) if left else 0
     n_short = sum(re.search(r"[\s_]", name) is None for name in left)
-    is_matrix = is_matrix or (len(left) > 100 and n_short > 0.9 * len(left))
+    is_matrix = len(left) > 4 and (zeros > 0.05 or (len(left) > 100 and n_short > 0.9 * len(left)))
     is_counts = is_matrix and 2 * len(whole) > len(left)
     if is_matrix:
-        genes = _like_the_rest([x for x, (role, _) in found.items() if role], left, columns)
+        others = [name for name, (role, why) in found.items() if role and why != CHOSEN]
+        genes = _like_the_rest(others, left, columns)
         found |= dict.fromkeys(genes, ("", "like the other columns by its values"))
         doubts |= genes
     groups: dict[str, np.ndarray] = {}
@@ -392,7 +350,14 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         if role not in ("", "position"):
             codes = pd.factorize(columns[name])[0]
             groups |= {name: codes} if 0 < codes.max(initial=0) < limit else {}
-    places = [name for name, (role, _) in found.items() if role == "position"]
+    positions = [name for name, (role, _) in found.items() if role == "position"]
+    places = [name for name in positions if name not in doubts] or positions
+    unclear = [x for x in [*left, *positions] if x not in places and shares.get(x, 0) < 0.5]
+    images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
+    follows = _following(columns, unclear, places, images)
+    by_values = "position", f"a position by its values, like {', '.join(map(repr, places[:3]))}"
+    found |= dict.fromkeys(follows & {*positions}, by_values)
+    doubts -= follows
     typical = np.median([columns[name].nunique() for name in left]) if left else 0
     for name in left:
         values = _values(columns[name])
@@ -411,10 +376,6 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         few = 1 + is_counts < len(sizes) <= limit
         runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
         twin = next((other for other in groups if few and _same(codes, groups[other])), None)
-        if twin is None and name not in whole and n >= 20:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                like = [abs(columns[name].corr(columns[place])) > 0.9999 for place in places]
-            twin = next(itertools.compress(places, like), None)
         # A rare gene may be found in the last cells alone.
         runs = runs and bool(sizes.min() >= 3 if name in whole else len(sizes) > is_matrix * n / 2)
         unlike = few and len(sizes) < typical / 2 and not (is_counts and len(left) >= 20)
@@ -425,7 +386,11 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         rises = n >= 20 and name in whole and bool((steps > 0).mean() > 0.9)
         # Cells of one embryo, for example, stand together.
         stays = few and n >= 20 and bool((steps == 0).mean() > max(0.8, sizes.max() / n + 0.2))
-        if twin is not None and not is_measure:
+        if name in follows:
+            is_named = (MEASURE_WORDS - AVERAGES) & set(words(name))
+            found[name] = ("", f"runs with the position {places[0]!r}") if is_named else by_values
+            doubts |= {name} if is_named or places[0] in doubts else set()
+        elif twin is not None and not is_measure:
             role = found[twin][0]
             role = role if role in ("id", "image", "position") else "class"
             found[name] = role, f"says the same as {twin!r}"
@@ -437,14 +402,89 @@ def _by_values(columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str
         elif name in whole and ((unlike and not is_measure) or is_unique or stays):
             found[name] = "", f"{'unique' if is_unique else 'few'} whole numbers"
             doubts.add(name)
-    return {name for name in doubts if not found[name][0]}
+    doubts -= {name for name in left if found[name][0] not in ("", "position")}
+
+
+def _following(
+    columns: Mapping[str, pd.Series], names: list[str], places: list[str], images: list[np.ndarray]
+) -> set[str]:
+    """Return the names of columns that are positions by their values, or so in each image."""
+    if not names or not places:
+        return set()
+    # One column for each axis: boxes and centers are nearly the same.
+    known = {axis(name) or name: name for name in places[::-1]}.values()
+    found = np.zeros(len(names), bool)
+    for codes in [np.zeros(len(columns[names[0]]), int), *images]:
+        rows = _sampled_rows(codes)
+        values, at = (
+            np.stack([_values(columns[name].iloc[rows]) for name in some], axis=1)
+            for some in (names, known)
+        )
+        found |= are_places(values, at, codes[rows])
+    return {*itertools.compress(names, found)}
+
+
+def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return the rows of up to `MAX_FITTED` cells: of few images, if these have many cells."""
+    rows = np.random.default_rng(0).permutation(len(images))
+    return rows[np.argsort(images[rows], kind="stable")][:MAX_FITTED]
+
+
+def are_places(
+    values: NDArray[np.floating],
+    places: NDArray[np.floating],
+    images: NDArray[np.integer] | None = None,
+) -> NDArray[np.bool_]:
+    """Return which (n, p) columns of values are positions of cells at (n, d) known places.
+
+    They are affine functions of the places, in any unit and direction, but for a small part of
+    their spread: corners of cells are positions, a measurement with a gradient is none. `images`
+    are (n,) codes, if the origin of the values or of the places differs between images.
+    """
+    codes = np.zeros(len(places), int) if images is None else images
+    rows = _sampled_rows(codes)
+    rows = rows[np.isfinite(places[rows]).all(axis=1)]
+    codes, found = np.unique(codes[rows], return_inverse=True)[1], np.zeros(values.shape[1], bool)
+    for i, column in enumerate(values[rows].T):
+        known = np.isfinite(column)
+        sizes = np.bincount(codes[known])
+        if known.sum() - (sizes > 0).sum() < max(15, 5 * places.shape[1]):
+            continue
+        own, *at = (
+            x - (np.bincount(codes[known], x) / sizes.clip(1))[codes[known]]
+            for x in (column[known], *places[rows[known]].T)
+        )
+        spread = np.median(np.abs(own - np.median(own)))
+        # Rounding alone makes a spread in a constant column.
+        if spread > 1e-9 * np.abs(column[known]).max():
+            apart = np.abs(affine_residuals(own[:, None], np.stack(at, axis=1)))
+            found[i] = np.median(apart) < 0.08 * spread  # R² is about 0.99.
+    return found
+
+
+def affine_residuals(
+    values: NDArray[np.floating], places: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """Return the (n, p) differences of values from the affine function of places that fits best.
+
+    The second and third fit leave out the worst half, so that a few wrong rows do not matter.
+    """
+    # Centered: large coordinates with small differences would make the fit inexact.
+    with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
+    rows = np.arange(len(places))
+    for _ in range(3):
+        affine = np.linalg.lstsq(with_one[rows], values[rows], rcond=None)[0]
+        apart = values - with_one @ affine
+        distance = np.linalg.norm(apart, axis=1)
+        rows = np.flatnonzero(distance <= np.median(distance))
+    return np.asarray(apart)
 
 
 def _like_the_rest(
     names: Iterable[str], others: Sequence[str], columns: Mapping[str, pd.Series]
 ) -> set[str]:
     """Return the names that a gene may have, of columns with values as in the other columns."""
-    styles = Counter(_style(name) for name in others)
+    styles = Counter((name.isupper(), name.islower()) for name in others)
     sample = [columns[name] for name in others[:200]]
     zeros = np.median([(column == 0).mean() for column in sample])
     is_rest_whole = np.mean([is_whole(column) for column in sample]) > 0.5
@@ -452,23 +492,22 @@ def _like_the_rest(
     margin = (high - low) / 5
     found = set()
     for name in names:
-        column = columns[name]
-        is_code = not (name.isupper() or axis(name))
+        column, style = columns[name], (name.isupper(), name.islower())
+        own = axis(name)
+        is_code = not (name.isupper() or own)
         if not is_number(column) or is_whole(column) != is_rest_whole:
             continue
-        if is_code and (NO_GENES & set(words(name)) or styles[_style(name)] < len(others) / 10):
+        if is_code and (NO_GENES & set(words(name)) or styles[style] < len(others) / 10):
             continue
-        is_like = column.quantile(0.1) >= low - margin and column.quantile(0.9) <= high + margin
         if zeros > 0.05:
             is_like = (column == 0).mean() > 0.05
+        else:  # A cell has its own position and id, which may be in the range of measurements.
+            is_like = own not in ("x", "y") and not (is_rest_whole and column.is_unique)
+            is_like &= column.quantile(0.1) >= low - margin
+            is_like &= column.quantile(0.9) <= high + margin
         if is_like and bool((np.diff(_values(column)) < 0).any()):
             found.add(name)
     return found
-
-
-def _style(name: str) -> str:
-    """Return whether a name is in upper case, in lower case, or in both."""
-    return "upper" if name.isupper() else "lower" if name.islower() else "mixed"
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

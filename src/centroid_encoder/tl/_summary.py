@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
+from centroid_encoder.core.quality import n_repeated
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import Cells, listed, obs_column
 from centroid_encoder.tl._result import (
@@ -22,6 +23,8 @@ from centroid_encoder.tl._result import (
 )
 from centroid_encoder.tl._roles import names_group
 
+FEW = 30
+"""An error of fewer held-out cells says little."""
 MAX_CLASSES = 3
 POOR = 0.2
 """Classes with a larger error are named."""
@@ -59,6 +62,8 @@ def summary(adata: AnnData, key: str) -> list[str]:
         sentences += _confidences(held_out, of_test, "held-out")
         missing = missing_classes(of_classes, "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
+        if repeated := doubt_words(int(n), held_out[_result.REPEATED])[1]:
+            warnings.append(f"Warning: {repeated}.")
         if validated and (text := differing_settings(mapped, validated.params, validated.model)):
             warnings.append(
                 "Warning: the map and the cross-validation are two models with different settings "
@@ -89,6 +94,16 @@ def unjudged_words(quality: Mapping[str, Any]) -> str:
     return text if n_classes > 1 else text.replace("classes", "class")
 
 
+def doubt_words(n: int, n_repeated: float) -> tuple[str, str]:
+    """Return why an error of `n` held-out cells says little: that they are few, or repeated."""
+    text = ""
+    if n_repeated >= n / 2 > 0:
+        share = f"{100 * n_repeated / n:.0f} % of the rows occur"
+        text = "every row occurs" if n_repeated == n else share
+        text += " twice: the error means nothing"
+    return "too few to tell" if n < FEW else "", text
+
+
 def range_words(quality: Mapping[str, Any], error: str, unit: str = " %") -> str:
     """Return the 95 % interval of an error in per cent, ``"2.1 to 4.0 %"``, if it is known."""
     low, high = (100 * quality.get(f"{error}_{end}", np.nan) for end in ("low", "high"))
@@ -105,7 +120,6 @@ def differing_settings(
     ours, theirs = dict(mapped.params), dict(params)
     # Options that were None are not stored; masks that are arrays are not stored either.
     names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
-    names += ["use_unlabeled", "neighbors_key"]
     names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
     if model is not None and mapped.model is not None:
         fitted = json.loads(mapped.model["config"])["estimator"]["params"]
@@ -145,6 +159,9 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
             "out, no training cell has this class, and its cells are not judged"
         )
     texts += [text] * bool(len(few))
+    rows = np.flatnonzero(cells.kept_codes >= 0)
+    if repeated := doubt_words(len(rows), n_repeated(cells.X, rows))[1]:
+        texts.append(repeated)
     if panel := panel_errors(adata, cells, adata.obs_names[labeled]):
         texts.append(panel_words(panel))
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)

@@ -34,7 +34,8 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     """Read a table with one row per cell, as other programs and spreadsheets write it.
 
     Columns of measurements become ``X``; ids, images, positions, classes, results of a map, and
-    text become columns of ``obs``. A column in doubt is a measurement, and named in a warning.
+    text become columns of ``obs``. A warning names the columns in doubt: these are measurements,
+    but two columns whose names differ only in the axis are positions.
 
     Parameters
     ----------
@@ -198,14 +199,14 @@ def counted(adata: AnnData) -> str:
 
 
 def doubts(adata: AnnData) -> list[str]:
-    """Return a sentence that names the columns in doubt of a table, if there are any."""
-    found = adata.uns[ROLES]
-    names = found["column"][found["doubt"]].tolist()
-    if not names:
-        return []
-    shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if names[5:] else "")
-    text = f"{shown} may be no measurement{'s' * (len(names) > 1)}, but"
-    verb = (
-        "are features: give them other roles" if names[1:] else "is a feature: give it another role"
-    )
-    return [f"{text} {verb} if so"]
+    """Return sentences that name the columns in doubt of a table, if there are any."""
+    found, texts = adata.uns[ROLES], []
+    for role, text in [
+        ("position", "perhaps positions, so no features: {}; if measurements, choose roles={}"),
+        ("feature", "perhaps no measurements, but features: {}; if so, choose other roles"),
+    ]:
+        names = found["column"][found["doubt"] & (found["role"] == role)].tolist()
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        shown = ", ".join(map(repr, names[:5])) + more
+        texts += [text.format(shown, dict.fromkeys(names[:2], "feature"))] if names else []
+    return texts

@@ -18,7 +18,7 @@ from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 from centroid_encoder.tl._result import embedding_key
 from centroid_encoder.tl._size import size_of
-from centroid_encoder.tl._writable import writable
+from centroid_encoder.tl._writable import check_zarr, writable
 from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
@@ -34,10 +34,11 @@ def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
 
 def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
-    path = check_store_target(path)
+    path, copy = check_store_target(path), writable(adata, without)
+    check_zarr(copy)
     with replacing_folder(path, path.parent) as new, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2")
-        writable(adata, without).write_zarr(new, convert_strings_to_categoricals=False)
+        copy.write_zarr(new, convert_strings_to_categoricals=False)
 
 
 def save_csv(adata: AnnData, key: str, path: StrPath) -> None:
@@ -81,9 +82,9 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
         )
     folder = store / "tables" / name
     check_no_links(store / "tables")
+    before, copy = zarr.open_group(folder, mode="r"), writable(table.adata, without)
+    check_zarr(copy, before.metadata.zarr_format)
     with replacing_folder(folder, store) as new:
-        before = zarr.open_group(folder, mode="r")
-        copy = writable(table.adata, without)
         group = zarr.open_group(new, mode="w", zarr_format=before.metadata.zarr_format)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)

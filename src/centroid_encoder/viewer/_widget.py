@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
-    QApplication,
     QComboBox,
     QDockWidget,
     QMainWindow,
@@ -58,9 +55,12 @@ IMPORT_DELAY = 200
 LOADING = "Loading PyTorch …"
 SHARE = 0.37
 """Share of the window that the dock takes at first."""
-TISSUE, MAP = 0.35, 0.75
-"""Shares of the window that the tissue keeps beside a map in a dock of its own, and of the height
-that such a map takes below this dock."""
+TISSUE = 0.35
+"""Share of the window that the tissue keeps beside a map in a dock of its own."""
+FLOATING = 0.9
+"""Share of the screen that a floating map takes."""
+TITLE = 30
+"""Height of the title of a dock in pixels."""
 
 
 class CentroidEncoderWidget(QWidget):
@@ -85,13 +85,12 @@ class CentroidEncoderWidget(QWidget):
         # napari gives plugins a proxy of the viewer.
         self.viewer: napari.Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
-        self._connected = False
         self._decided = True
         """Whether table, layers and classes are known."""
         self._full: QDockWidget | None = None
         """The dock that shows the map, if it is a dock of its own."""
-        self._beside = Qt.Orientation.Horizontal
-        """Whether that dock is beside this one or below it."""
+        self._width = 0
+        """Width of this dock before the map got one of its own; 0 at first."""
         self._docking = delayed(self, 0, self._on_docked)
         self._loading = delayed(self, IMPORT_DELAY, self._load)
         self._widening = delayed(self, 0, self._widen_full)
@@ -129,17 +128,6 @@ class CentroidEncoderWidget(QWidget):
         lasso.toggled.connect(self.cells.draw_lasso)
         self.cells.lasso_stopped.connect(lambda: lasso.setChecked(False))
         self._attach()
-
-    def __del__(self) -> None:
-        """Let Qt delete a closed widget as a whole.
-
-        Before 6.12, PySide6 deletes the children that Python's garbage collector finds while their
-        parents still use them, which ends the process. Python calls ``__del__`` before that.
-        """
-        if threading.current_thread() is threading.main_thread():
-            with suppress(RuntimeError):  # Qt has deleted the widget already.
-                self.deleteLater()
-                QApplication.sendPostedEvents(self, QEvent.Type.DeferredDelete)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables, also with images beside them; napari opens all other files."""
@@ -232,6 +220,7 @@ class CentroidEncoderWidget(QWidget):
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
             card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
+        self.misplaced.decisions.setVisible(not self.misplaced.isHidden())
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
@@ -272,33 +261,44 @@ class CentroidEncoderWidget(QWidget):
         return parent
 
     def _on_docked(self) -> None:
-        """Take a share of the window at first."""
+        """Take a share of the window at first, and later the width of before."""
         window, dock = self._window, self._own_dock()
         if window is not None and dock is not None and not dock.isFloating():
-            width = round(SHARE * window.width())
+            width = self._width or round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
         # Not earlier: the delay would be over before the dock is painted.
         self._loading.start()
 
     def show_full(self) -> None:
-        """Show the map in a dock of its own beside this one, or bring it back."""
+        """Show the map in a dock of its own beside this one, or bring it back.
+
+        Where the window has no room for a larger map, the dock floats.
+        """
         window, dock = self._window, self._own_dock()
         if self._full is not None:
             self._bring_back()
         elif window is not None and dock is not None:
+            canvas = self.map.canvas
+            side, others = min(canvas.width(), canvas.height()), self.picture.height()
+            others -= canvas.height()
+            self._width = dock.width()
             self._full = full = QDockWidget("Centroid-Encoder: map", window)
             full.setObjectName("centroid-encoder map")
             full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             full.setWidget(self.picture)
             full.installEventFilter(self)
             window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
-            width, height = self._width_of_docks(window, dock), dock.height()
-            beside = min(width - dock.minimumSizeHint().width(), height)
-            is_wide = beside > min(width, MAP * height)
-            self._beside = Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
-            window.splitDockWidget(dock, full, self._beside)
-            # The new dock has to be laid out first.
-            self._widening.start()
+            room = self._width_of_docks(window, dock) - dock.minimumSizeHint().width()
+            if min(room, dock.height() - others - TITLE) > side:
+                window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
+                # The new dock has to be laid out first.
+                self._widening.start()
+            else:
+                screen = window.screen().availableGeometry()
+                side = round(FLOATING * min(screen.width(), screen.height() - others))
+                full.setFloating(True)
+                full.resize(side, side + others)
+                full.move(screen.center() - full.rect().center())
 
     def _width_of_docks(self, window: QMainWindow, *docks: QDockWidget) -> int:
         """Return the width that leaves the tissue its share, of some docks side by side."""
@@ -307,18 +307,10 @@ class CentroidEncoderWidget(QWidget):
 
     def _widen_full(self) -> None:
         window, dock, full = self._window, self._own_dock(), self._full
-        if window is None or dock is None or full is None:
-            return
-        if self._beside == Qt.Orientation.Horizontal:
+        if window is not None and dock is not None and full is not None:
             least = dock.minimumSizeHint().width()
             width = self._width_of_docks(window, dock, full)
-            window.resizeDocks([dock, full], [least, width - least], self._beside)
-        else:
-            width, height = self._width_of_docks(window, dock), dock.height() + full.height()
-            window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
-            window.resizeDocks(
-                [dock, full], [round((1 - MAP) * height), round(MAP * height)], self._beside
-            )
+            window.resizeDocks([dock, full], [least, width - least], Qt.Orientation.Horizontal)
 
     def _bring_back(self) -> None:
         """Bring the map back into this dock."""
@@ -332,27 +324,23 @@ class CentroidEncoderWidget(QWidget):
             self._docking.start()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Detach from the viewer when the dock is closed, attach when it is docked again."""
+        """Detach from the viewer and delete the widget when its dock is closed."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.ParentChange and hasattr(self, "_connected"):
-            if self.parent() is None:
-                self._detach()
-            else:
-                self._attach()
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            self._detach()
+            # The connection keeps the widget until Qt has deleted it. Before 6.12, PySide6 would
+            # delete parts that Python's garbage collector finds while others still use them.
+            self.destroyed.connect(lambda: self)
+            self.deleteLater()
 
     def _attach(self) -> None:
-        if not self._connected:
-            self._connected = True
-            self.viewer.events.theme.connect(self._on_theme)
-            self._on_theme()
-            self.catalog.connect()
-            self._docking.start()
-            if "torch" not in sys.modules:
-                self.message.say(LOADING)
-            if self.session.table is None:
-                self.session.read()
-            else:
-                self.cells.link()
+        self.viewer.events.theme.connect(self._on_theme)
+        self._on_theme()
+        self.catalog.connect()
+        self._docking.start()
+        if "torch" not in sys.modules:
+            self.message.say(LOADING)
+        self.session.read()
 
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
@@ -363,20 +351,18 @@ class CentroidEncoderWidget(QWidget):
             self.message.say("")
 
     def _detach(self) -> None:
-        if self._connected:
-            self._connected = False
-            if self.training is not None:
-                what = "check" if self.training_panel.checking else "training"
-                show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
-            self.cancel()
-            self.label.end()
-            self.new_data.opening.cancel()
-            self.new_data.progress.cancel()
-            self.cells.unlink()
-            self._bring_back()
-            self.catalog.disconnect()
-            self.data.stop()
-            self.viewer.events.theme.disconnect(self._on_theme)
+        if self.training is not None:
+            what = "check" if self.training_panel.checking else "training"
+            show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
+        self.cancel()
+        self.label.end()
+        self.new_data.opening.cancel()
+        self.new_data.progress.cancel()
+        self.cells.unlink()
+        self._bring_back()
+        self.catalog.disconnect()
+        self.data.stop()
+        self.viewer.events.theme.disconnect(self._on_theme)
 
     def _on_theme(self, _: Any = None) -> None:
         theme = get_theme(self.viewer.theme)
@@ -468,7 +454,9 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setWidgetResizable(True)
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
-        column(self, header, scrolled, bar).setContentsMargins(6, 2, 6, 2)
+        # The decisions of a review stay in view.
+        decisions = self.misplaced.decisions
+        column(self, header, scrolled, decisions, bar).setContentsMargins(6, 2, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from importlib import import_module
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
@@ -60,7 +60,8 @@ class Task(QObject):
     or None and the exception: `StoppedTooEarly` if there was nothing to keep. All signals are
     emitted in the GUI thread, and before that call. The task is deleted after its end.
 
-    With `live`, the frames of a training are shown.
+    With `live`, the frames of a training are shown. A `daemon` only reads: it needs no import of
+    jobs, and it does not keep the process alive after the window was closed.
     """
 
     begun = Signal(object)
@@ -77,6 +78,7 @@ class Task(QObject):
         parent: QObject | None = None,
         *,
         live: bool = False,
+        daemon: bool = False,
     ) -> None:
         super().__init__(parent)
         self._steps = steps = Steps()
@@ -92,10 +94,10 @@ class Task(QObject):
         self._timer = QTimer(self, interval=INTERVAL)
         self._timer.timeout.connect(self._check)
         self._timer.start()
-        import_jobs()
-        thread = ThreadPoolExecutor(1)
-        self._result: Any = thread.submit(work, steps)
-        thread.shutdown(wait=False)
+        if not daemon:
+            import_jobs()
+        self._result: Any = Future()
+        Thread(target=_run, args=(work, steps, self._result), daemon=daemon).start()
 
     @property
     def job(self) -> Any:
@@ -136,6 +138,14 @@ class Task(QObject):
             self.deleteLater()
             error = self._result.exception()
             self._ended(None if error else self._result.result(), error)
+
+
+def _run(work: Callable[[Steps], Any], steps: Steps, result: Future[Any]) -> None:
+    """Call `work`, and store its result or its exception."""
+    try:
+        result.set_result(work(steps))
+    except BaseException as error:
+        result.set_exception(error)
 
 
 def import_jobs() -> None:

@@ -224,3 +224,80 @@ def test_no_cell_is_joined_in_the_wrong_image(data):
         study.catalog.refresh()
         study.catalog.join_again()
         study.check()
+
+
+def one_image(column: str, value: object, *, declared: bool = False) -> AnnData:
+    """Cells of one image, numbered from 1."""
+    adata = table(**{column: pd.Categorical([value] * 40), "CellID": np.arange(1, 41)})
+    if declared:
+        attrs = {"region": str(value), "region_key": column, "instance_key": "CellID"}
+        adata.uns["spatialdata_attrs"] = attrs
+    return adata
+
+
+NAMED = [
+    ("ImageName", "B", False, "B_mask"),
+    ("ImageName", "B.tiff", False, "B_mask"),
+    ("sample", "B", False, "cells B"),
+    ("region", "cells", True, "cells"),
+    ("where", "cells", True, "cells"),
+    ("file", "/data/B.ome.tif", False, "B"),
+    ("ImageNumber", 2, False, "image_002"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "declared", "name"), NAMED)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_cells_of_one_image_are_in_the_layer_of_its_name(column, value, declared, name, is_first):
+    other = labels(range(1, 41), name="A_mask")
+    layers = [other, labels(range(1, 41), name=name)][:: -1 if is_first else 1]
+    catalog = catalog_of(one_image(column, value, declared=declared), *layers)
+    assert list(shown(catalog)) == [name]
+    assert not catalog.faults
+    # It is one image: no list of images.
+    assert catalog.images() == []
+    # The user can choose the other layer, and no layer.
+    catalog.choose_layer(other)
+    assert list(shown(catalog)) == ["A_mask"]
+    assert not catalog.faults
+    catalog.choose_layer(None)
+    assert not catalog.joins
+
+
+@pytest.mark.parametrize(
+    ("adata", "is_asked"),
+    [
+        (one_image("ImageName", "B"), True),
+        (one_image("region", "nuclei", declared=True), True),
+        (table(sample=["B", "C"] * 20, CellID=np.arange(1, 41)), True),
+        # The number that CellProfiler gives an image is no name.
+        (one_image("ImageNumber", 1), False),
+        (table(CellID=np.arange(1, 41)), False),
+    ],
+)
+def test_without_a_layer_of_its_name_the_user_is_asked(adata, is_asked):
+    layer = labels(range(1, 41), name="A_mask")
+    catalog = catalog_of(adata, layer)
+    assert list(shown(catalog)) == ["A_mask"]
+    assert bool(catalog.faults) == is_asked
+    (link,) = catalog.joins
+    for fault in catalog.faults.values():
+        assert str(fault).endswith("Are these the cells of A_mask?")
+        assert fault.better == link
+    catalog.choose_layer(layer)
+    assert list(shown(catalog)) == ["A_mask"]
+    assert not catalog.faults
+
+
+def test_positions_answer_the_question():
+    adata, layer = one_image("ImageName", "B"), labels(range(1, 41), name="A_mask")
+    centers = np.array([np.argwhere(layer.data == i).mean(axis=0) for i in range(1, 41)])
+    adata.obsm["spatial"] = 2.0 * centers[:, ::-1] + 7
+    assert not catalog_of(adata, layer).faults
+
+
+def test_a_name_counts_for_one_image_only_if_the_ids_fit():
+    tumor = labels(np.repeat([1, 2], 20), name="tumor")
+    catalog = catalog_of(one_image("sample", "tumor"), tumor, labels(range(1, 41), name="nuclei"))
+    assert list(shown(catalog)) == ["nuclei"]
+    assert catalog.faults

@@ -11,7 +11,7 @@ from napari.layers import Image, Labels
 from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data import measuring
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.measuring import describe, may_be_time, plan
+from centroid_encoder.viewer.data.measuring import describe, may_be_time, pair, plan
 from centroid_encoder.viewer.data.tables import DRAWN
 
 LABELS = np.kron(np.arange(6).reshape(2, 3), np.ones((4, 4), dtype=int))
@@ -50,6 +50,29 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
             [labels("A_mask"), labels("B_mask"), *map(image, ("A_CD3", "B_CD3"))],
             {"A_mask": ["CD3"], "B_mask": ["CD3"]},
         ),
+        # A lone image has the channels that it would have beside others.
+        ([labels("A_mask"), image("A_CD3"), image("a.ome")], {"A_mask": ["CD3", "image"]}),
+        ([labels("A_1_mask"), image("img A_01")], {"A_1_mask": ["image"]}),
+        # The whole name counts, not its first word.
+        (
+            [*map(labels, ("S1_a_labels", "S1_b_labels")), *map(image, ("S1_a.ome", "S1_b"))],
+            {"S1_a_labels": ["image"], "S1_b_labels": ["image"]},
+        ),
+        (
+            [*map(labels, ("s_p7d_labels", "s_p7_labels")), *map(image, ("s_p7d imc", "s_p7 imc"))],
+            {"s_p7d_labels": ["imc"], "s_p7_labels": ["imc"]},
+        ),
+        # An image of another name has the pixels of both.
+        (
+            [*map(labels, ("A_mask", "B_mask")), *map(image, ("A_CD3", "B_CD3", "dna"))],
+            {"A_mask": ["CD3", "dna"], "B_mask": ["CD3", "dna"]},
+        ),
+        # Two segmentations of one image, and one that has the name of a channel.
+        (
+            [*map(labels, ("A_nuclei", "A_cells")), image("A_DAPI")],
+            {"A_nuclei": ["DAPI"], "A_cells": ["DAPI"]},
+        ),
+        ([labels("DAPI_labels"), *map(image, ("DAPI", "CD3"))], {"DAPI_labels": ["DAPI", "CD3"]}),
         ([labels(), image("A_DAPI [1]")], {"nuclei": ["A_DAPI"]}),
         # An image belongs to the labels of the same size.
         (
@@ -77,6 +100,7 @@ def test_images_of_each_label_image(layers, expected):
             [labels(), image("a"), image("a [1]")],
             "nuclei has two channels called a, the second is a .1",
         ),
+        ([labels("A"), labels("B", LABELS.T), image("B_dna")], "B_dna has the shape .* and B the"),
         (
             [labels(), labels("cells", units=("um", "um"))],
             "several units, pixel and um|several units, pixel and .m; give all the same",
@@ -99,7 +123,8 @@ def test_scale_and_units_are_those_of_the_layer():
     place = {"scale": (0.5, 0.25), "units": ("um", "um"), "translate": (100, 100)}
     job = measured(labels(**place), image(**place))
 
-    assert describe(job) == "nuclei: DAPI\nLengths in um."
+    pairs = pair([labels("A_mask")], [image("A_DAPI"), image("CD3")])
+    assert describe(pairs, "um") == "A_mask: A_DAPI as DAPI, CD3\nLengths in um."
     adata = measuring.measured(job)
     assert adata.var_names[0] == "area_um2"
     assert adata.X[0, 0] == 16 * 0.5 * 0.25
@@ -108,7 +133,7 @@ def test_scale_and_units_are_those_of_the_layer():
     for scale, unit in ((1, "px"), (0.5, "units")):
         job = plan([labels(scale=(scale, scale))], [], time_series=False)
         assert job.unit == unit
-        assert describe(job) == "nuclei: only shapes\nLengths in layer units."
+        assert describe(pair([labels()], []), unit).splitlines()[1] == "Lengths in layer units."
 
 
 def test_full_resolution_is_measured():

@@ -6,9 +6,12 @@ import pytest
 from anndata import AnnData
 from napari.layers import Labels, Points
 
-from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.catalog import FOLLOWS, Catalog
 from centroid_encoder.viewer.data.columns import axis, coordinates
 from centroid_encoder.viewer.data.join import Misfit
+from centroid_encoder.viewer.data.reader import read_table
+from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.session.provenance import as_python
 from tests.viewer.data.small import catalog_of
 
 N = 100
@@ -124,3 +127,35 @@ def test_missing_labels_and_points_give_no_warning():
     # The last label is not in the image.
     image[image == N] = 0
     assert catalog_of(adata, Labels(image)).faults == {}
+
+
+@pytest.mark.parametrize("n_images", [1, 2])
+def test_features_that_follow_the_centers_are_positions(n_images, tmp_path):
+    rng, parts, layers = np.random.default_rng(0), [], []
+    for i in range(n_images):
+        image, own = tissue(seed=i)
+        x, y = own.obsm["spatial"].T
+        # Rotated, in another unit, with another origin in each image.
+        part = {"aa": 0.3 * x - 0.4 * y + 900 * i, "bb": 0.4 * x + 0.3 * y - 70 * i}
+        part |= {"top": 2 * y + 3, "gradient": x + 25 * rng.normal(size=N)}
+        part |= {f"CD{k}": rng.gamma(2, 50, N) for k in range(8)}
+        parts.append(pd.DataFrame(part).assign(cell_id=np.arange(1, N + 1), image="AB"[i]))
+        layers.append(Labels(image, name=f"{'AB'[i]}_mask"))
+    path = tmp_path / "cells.csv"
+    pd.concat(parts).sample(frac=1, random_state=0).to_csv(path, index=False)
+    adata = read_table(path)[0]
+    assert {"aa", "bb"} <= set(adata.var_names)
+    catalog = catalog_of(adata, *layers)
+    read, markers = catalog.table.adata, {f"CD{k}" for k in range(8)}
+    assert set(read.var_names) == {"gradient", *markers}
+    np.testing.assert_array_equal(read.obs["aa"], adata[read.obs_names].to_df()["aa"])
+    roles = read.uns["column_roles"].set_index("column")
+    assert roles.loc["aa"].tolist() == ["position", FOLLOWS, False]
+    assert sum(join.n_joined for join in catalog.joins.values()) == n_images * N
+    # The script reads it so, too.
+    assert "roles={'aa': 'position', 'bb': 'position', 'top': 'position'}" in as_python(
+        Table(read, "cells", path=path), "ce"
+    )
+    # What the user chooses is so.
+    catalog.choose_roles({"aa": "feature"})
+    assert set(catalog.table.adata.var_names) == {"aa", "gradient", *markers}

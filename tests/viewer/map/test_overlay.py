@@ -190,10 +190,22 @@ def test_painting_shows_the_labels_and_the_grid_hides_what_is_drawn():
     viewer.layers.selection.active = marks
     assert (layer.opacity, colors.visible) == (0, True)
     shape = viewer.canvas.grid.actual_shape([layer])
+    before = layer.colormap
     viewer.canvas.grid.enabled = True
     assert viewer.canvas.grid.actual_shape(viewer.layers) == shape
     assert layer.opacity == 0.5
+    # The labels themselves have the colours there, but not while the user edits them.
+    for codes in (CODES, CODES[[4, 1, 2, 3, 0]]):
+        link.color("label", codes, COLORS)
+        for i, code in zip(IDS, codes, strict=True):
+            expected = CLEAR if code < 0 else to_rgba(COLORS[code])
+            assert i == 8 or tuple(layer.colormap.map(i)) == expected
+        assert tuple(layer.colormap.map(3)) == CLEAR
+    viewer.layers.selection.active = layer
+    assert layer.colormap is before
+    viewer.layers.selection.active = marks
     viewer.canvas.grid.enabled = False
+    assert layer.colormap is before
     assert (layer.opacity, colors.visible, marks.visible) == (0, True, True)
     # The drawn layers are hidden with it.
     layer.visible = False

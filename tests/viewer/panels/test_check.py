@@ -186,3 +186,19 @@ def test_a_check_that_is_stored_in_the_table_is_shown(open_widget, cells, tmp_pa
     # the same line breaks).
     assert keep.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "again", script)
     assert "model=ce.CentroidEncoder(" in script
+
+
+def test_decisions_stay_in_view(viewer, cells, open_on, train, qtbot):
+    widget = open_on(cells)
+    viewer.window._qt_window.resize(1280, 780)
+    train(widget)
+    widget.show_mode(widget.misplaced)
+    long = "A message of several lines. " * 20
+    for part in (widget.message, widget.misplaced.found, widget.misplaced.doubts):
+        part.say(long, "warning")
+    qtbot.wait(50)
+    for button in (widget.misplaced.label_button, widget.misplaced.right_button):
+        assert not button.visibleRegion().isEmpty()
+        assert button.visibleRegion().boundingRect() == button.rect()
+    widget.show_mode(widget.cells)
+    assert not widget.misplaced.right_button.isVisible()

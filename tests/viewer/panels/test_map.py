@@ -115,7 +115,7 @@ def test_new_cells_are_drawn_above_reference_cells(panel, query):
     for table in query:
         table.obs = table.obs.astype({"ce_label": str, "ce_split": str})
     both = ad.concat(query, join="outer")
-    both.uns = new.uns
+    both.uns = reference.uns
     both.obs = both.obs.astype({"ce_label": "category", "ce_split": "category"})
     np.testing.assert_array_equal(grey(show(panel, both)), reference.obsm["X_ce"])
 

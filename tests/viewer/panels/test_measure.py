@@ -52,7 +52,7 @@ def test_several_labels_are_measured_and_joined_at_once(viewer, open_widget, qtb
         viewer.add_image(IMAGE, name=f"{name}_CD3")
         viewer.add_labels(LABELS, name=f"{name}_mask")
     widget = open_widget()
-    assert ask(widget).text.text().startswith("A_mask: CD3\nB_mask: CD3\n")
+    assert ask(widget).text.text().startswith("A_mask: A_CD3 as CD3\nB_mask: B_CD3 as CD3\n")
     widget.data._dialog.accept()
     qtbot.waitUntil(lambda: len(widget.catalog.joins) == 2, timeout=60_000)
     assert widget.catalog.table.adata.n_obs == 2 * N

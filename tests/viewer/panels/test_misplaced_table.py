@@ -106,3 +106,22 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     cells.click(2)
     give_label(widget.label_button, "")
     assert obs["cell_type_relabeled"].isna().sum() == 1
+
+
+def test_a_decision_survives_a_new_map_and_is_undone_by_keys(cells, embed, qtbot):
+    listed = cells.column("cell")
+    for _ in range(2):
+        cells.click(0)
+        QTest.keyClick(cells.view, Qt.Key.Key_K)
+    assert not set(listed[:2]) & set(cells.column("cell"))
+    new = embed(3, random_state=1)
+    for part in ("obs", "obsm"):
+        setattr(cells.adata, part, getattr(new, part))
+    cells.adata.uns["ce"] = new.uns["ce"]
+    cells.session.read()
+    assert set(ce.tl.misplaced(cells.adata).index) & set(listed[:2])
+    assert not set(listed[:2]) & set(cells.column("cell"))
+    # The keys serve in the list and beside it.
+    for place in (cells.view, cells.widget.right_button):
+        QTest.keyClick(place, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert set(ce.tl.misplaced(cells.adata).index) == set(cells.column("cell"))

@@ -13,6 +13,7 @@ import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.map import describe
+from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from tests.viewer.seen import entries, give_label, is_colored, open_table, seen_colors
 
 Do = Callable[[CentroidEncoderWidget], None]
@@ -220,3 +221,36 @@ def test_the_widget_stays_at_a_third_table_that_the_user_has_chosen(
     qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
     assert "X_ce" in others.obsm
     assert widget.catalog.table.adata is third
+
+
+def shown_cures(panel: NewDataPanel) -> list[QPushButton]:
+    return [x for x in panel.cures.findChildren(QPushButton) if not x.isHidden()]
+
+
+@pytest.mark.parametrize("n_absent", [1, 4])
+def test_cells_without_some_features_have_a_way_into_the_map(
+    widget, send, cells, others, qtbot, unchanged, n_absent
+):
+    panel, lacking = widget.new_data, others[:, n_absent:].copy()
+    lacking.X[0, 0] = np.nan
+    panel.table_box.choose(table := widget.catalog.add(lacking, "lacking"))
+    with unchanged(lacking):
+        send(widget)
+    # One line names them; no cell can be left out.
+    text = panel.message.text()
+    assert f"lacks {n_absent} of the 8 features that the map uses: " in text
+    assert all(name in text for name in others.var_names[:n_absent])
+    assert "max_missing" not in text
+    assert [x.text() for x in shown_cures(panel)] == ["Estimate the values"]
+    shown_cures(panel)[0].click()
+    qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
+    assert widget.catalog.table.adata is lacking
+    assert np.isfinite(lacking.obsm["X_ce"]).all()
+    assert "they are estimated from the others" in widget.message.text()
+    # The limit is not forgotten in the script.
+    assert "max_missing=1.0" in widget.save_row.script()
+    # The field is set now; beyond the limit, the question comes again.
+    choose(widget, cells)
+    panel.table_box.choose(table)
+    send(widget)
+    assert [x.text() for x in shown_cures(panel)] == ["Estimate the values"] * (n_absent == 4)

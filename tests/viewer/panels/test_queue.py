@@ -6,6 +6,7 @@ import anndata as ad
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLineEdit
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
@@ -140,3 +141,27 @@ def test_an_answer_for_another_table_is_dropped(widget, table, qtbot):
     qtbot.wait(50)
     assert widget.queue.queue.current is None
     assert not widget.session.selected.any()
+
+
+def test_enter_in_a_field_labels_no_cell(widget, table, viewer, settled, qtbot):
+    for name in table.obs["truth"].unique():
+        rows = np.flatnonzero(table.obs["truth"] == name)[:4]
+        assert widget.session.change_labels(lambda x, name=name, rows=rows: x.assign(rows, name))
+    settled(widget)
+    widget.queue.suggest_button.click()
+    settled(widget)
+    assert widget.queue.queue.current.label
+    before, window = given(table), viewer.window._qt_window
+    kinds = (QLineEdit, QAbstractSpinBox, QComboBox)
+    fields = [x for kind in kinds for x in window.findChildren(kind) if x.isVisible()]
+    written = [x for x in fields if not isinstance(x, QComboBox) or x.isEditable()]
+    assert {"Colour by", "New class", "Least confidence"} <= {x.accessibleName() for x in written}
+    for field in written:
+        for _ in range(2):
+            field.setFocus()
+            assert window.focusWidget() in (field, field.focusProxy())
+            qtbot.keyClick(field, KEY.Key_Return)
+            assert given(table) == before, (field, window.focusWidget())
+    # Beside the fields, Enter accepts the suggestion.
+    qtbot.keyClick(widget.map.canvas.canvas, KEY.Key_Return)
+    assert len(given(table)) == len(before) + 1

@@ -16,6 +16,7 @@ def widget(open_widget, tmp_path) -> CentroidEncoderWidget:
     rng = np.random.default_rng(0)
     values = {"comment": "stained twice", "cell_id": np.arange(1, 61)}
     values |= {name: rng.normal(5, 1, 60) for name in ("batch_effect", "CD0", "CD1")}
+    values |= {name: rng.uniform(0, 900, 60) for name in ("sdimx", "sdimy")}
     table = pd.DataFrame(values).assign(cell_type=["T", "B"] * 30)
     table.to_csv(tmp_path / "cells.csv", index=False)
     widget = open_widget()
@@ -49,13 +50,22 @@ def test_a_click_on_a_role_changes_it(widget, qtbot):
 
     roles = {"comment": "text", "cell_id": "id", "batch_effect": "feature", "cell_type": "class"}
     assert {name: found[0] for name, found in columns(view).items()} == {
-        **roles, "CD0": "feature", "CD1": "feature",
+        **roles, "CD0": "feature", "CD1": "feature", "sdimx": "position", "sdimy": "position",
     }  # fmt: skip
     assert columns(view)["cell_id"][1]
     choose("batch_effect", "text")
     assert columns(view)["batch_effect"][0] == "text"
     assert list(session.adata.var_names) == ["CD0", "CD1"]
     assert "batch_effect" in session.adata.obs
+    # A pair of axes may be positions, so it is left out and listed.
+    for name in ("sdimx", "sdimy"):
+        assert columns(view)[name][0] == "position"
+        assert columns(view)[name][1].startswith("in doubt")
+    choose("sdimx", "feature")
+    assert columns(view)["sdimx"] == ["feature", "chosen"]
+    assert columns(view)["sdimy"][0] == "position"
+    assert "sdimx" in session.adata.var_names
+    choose("sdimx", "position")
     # The learned features do not change below labels that are given by hand.
     session.start_labeling()
     choose("CD0", "text")

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from centroid_encoder.viewer._save import save_h5ad
-from centroid_encoder.viewer.session.corrections import correction_column
+from centroid_encoder.viewer._save import save_h5ad, save_zarr
+from centroid_encoder.viewer.session.corrections import are_right, correction_column
 from centroid_encoder.viewer.session.labeling import Labeling
 
 
@@ -98,3 +98,45 @@ def test_undo_stops_at_changes_from_elsewhere(is_undone, unchanged):
     assert adata.obs["kind_relabeled"].iloc[0] == "c"
     labeling.undo()
     assert adata.obs["kind_relabeled"].iloc[0] == "b"
+
+
+@pytest.mark.parametrize(
+    "labels", [[3.0, 1.0, np.nan, 3.0], [True, False, True, True], list("abca")]
+)
+@pytest.mark.parametrize(("save", "read"), [(save_h5ad, ad.read_h5ad), (save_zarr, ad.read_zarr)])
+@pytest.mark.filterwarnings("ignore:zarr v3|Consolidated metadata")
+def test_what_was_found_right_stays_until_the_label_changes(labels, save, read, tmp_path):
+    adata = table(labels)
+    labeling = corrections(adata)
+
+    def right(adata: ad.AnnData = adata, column: str = "kind") -> list[int]:
+        return np.flatnonzero(are_right(adata, column)).tolist()
+
+    has_label = [row for row in range(4) if pd.notna(labels[row])]
+    labeling.confirm([0, 3])
+    labeling.confirm(np.arange(4))
+    assert right() == has_label
+    path = tmp_path / ("cells.zarr" if save is save_zarr else "cells.h5ad")
+    save(adata, path)
+    assert right(read(path)) == has_label
+    # An undo takes back what its own step noted.
+    labeling.undo()
+    assert right() == [0, 3]
+    labeling.redo()
+    # Another label is not the one that was found right.
+    own, other = labeling.classes[labeling.codes[0]].name, labeling.classes[labeling.codes[1]].name
+    assert own != other
+    labeling.assign([0], other)
+    assert right() == [row for row in has_label if row]
+    labeling.undo()
+    assert right() == has_label
+    # It also holds in a column of corrections.
+    adata.obs["kind_relabeled"] = adata.obs["kind"].to_numpy()
+    assert right(column="kind_relabeled") == has_label
+    # Another order and other cells change nothing.
+    some = adata[[3, 1]].copy()
+    assert right(some) == [0, 1]
+    for _ in range(2):
+        labeling.undo()
+    assert right() == []
+    assert "kind_right" not in adata.uns

@@ -18,8 +18,8 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.tl._roles import Role
-from centroid_encoder.tl._table import with_roles
+from centroid_encoder.tl._roles import CHOSEN, Role, are_places
+from centroid_encoder.tl._table import ROLES, with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
     id_columns,
@@ -44,6 +44,9 @@ KEPT: WeakKeyDictionary[LayerList, list[Table]] = WeakKeyDictionary()
 """Tables of each viewer whose catalog was disconnected; the chosen one comes first."""
 CONNECTED: WeakSet[Catalog] = WeakSet()
 """The catalogs that follow the layers of their viewers."""
+
+FOLLOWS = "follows the centers of the cells in their layer"
+"""Reason of the role of a column that is a position by its values."""
 
 
 class Catalog:
@@ -230,6 +233,8 @@ class Catalog:
             or self._find_links() != self._links
         ):
             self.join_again()
+        elif self.read_later is not None:
+            self._add_mask()
         if chosen is not None and chosen is self.table and chosen.adata.obs.shape[1] > n_columns:
             self.table_changed.emit(False)
         self.listed.emit()
@@ -307,6 +312,7 @@ class Catalog:
             if value is None:
                 images.clear()
             images[layer] = value
+        self.joins, self.faults = {}, {}
         self.join_again()
 
     def show_positions(self) -> None:
@@ -331,23 +337,80 @@ class Catalog:
                 # While a thread reads the layer, there are no ids and the old join stays.
                 made = None if (ids := self._read(link.layer)) is None else link.make(ids)
                 if made is not None and (join is None or not join.is_like(made)):
-                    join, fault = made, find_misfit(link, made)
+                    join, fault = made, find_misfit(link, made, self._question(link))
             except ValueError as error:
                 join, fault = None, error
             if join is not None:
                 self.joins[link] = join
             if fault is not None:
                 self.faults[link] = fault
-        self._add_masks()
-        self.link_changed.emit()
+        if self._missing_masks():
+            # napari takes half a second for each: one at a time, in events of their own.
+            self.stirred.emit(False)
+        while self.read_later is None and self._add_mask():
+            pass
+        if self.joins != joins and self._leave_out_places():
+            self._show(self._chosen)
+        else:
+            self.link_changed.emit()
 
-    def _add_masks(self) -> None:
-        """Add the Labels of joined Image layers to the viewer, since only Labels have colours."""
-        for image, labels in [x for x in self._masks.items() if x[1] not in self._all]:
-            if labels is not None and any(link.layer is labels for link in self.joins):
-                image.visible = False
-                self._all.insert(self._all.index(image) + 1, labels)
-                show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+    def _leave_out_places(self) -> bool:
+        """Make positions of the features of a read table that follow the centers of the labels.
+
+        Return whether there are any. Features that the user has chosen stay.
+        """
+        table, joins = self.table, list(self.joins.values())
+        if table is None or not joins or (roles := table.adata.uns.get(ROLES)) is None:
+            return False
+        joins = [
+            join for join in joins if join.of.centers.shape[1:] == joins[0].of.centers.shape[1:]
+        ]
+        rows = [np.flatnonzero(join.joined) for join in joins]
+        centers = np.concatenate([join.centers(x) for join, x in zip(joins, rows, strict=True)])
+        images = np.repeat(np.arange(len(rows)), [len(x) for x in rows])
+        values = np.asarray(table.adata.X)[np.concatenate(rows)]
+        found = table.adata.var_names[are_places(values, centers, images)]
+        found = found.difference(roles["column"][roles["reason"] == CHOSEN])
+        if not 0 < len(found) < table.adata.n_vars:
+            return False
+        table.adata = with_roles(table.adata, dict.fromkeys(found, "position"))
+        at = table.adata.uns[ROLES]["column"].isin(found)
+        table.adata.uns[ROLES].loc[at, "reason"] = FOLLOWS
+        names = " and ".join(map(repr, found)) if len(found) < 3 else f"{len(found)} columns"
+        show_info(f"{names}: positions of the cells by their values, and no features.")
+        return True
+
+    def _question(self, link: Link) -> str:
+        """Return a question if no layer has the name of an image of the table, or an empty text.
+
+        The layer in which the table was found, and one that the user chose, are right. A number
+        such as that of CellProfiler is no name.
+        """
+        images, layer = self._image_of_cells(), link.layer
+        is_chosen = layer is link.table.layer or layer in link.table.images
+        if images is None or link.image is not None or is_chosen:
+            return ""
+        name = name_of(images.dropna().iloc[0])
+        if name.isdecimal():
+            return ""
+        return (
+            f"No open layer has the name of an image in the column {self.image_column!r}, such as "
+            f"{name}. Are these the cells of {layer.name}?"
+        )
+
+    def _missing_masks(self) -> list[tuple[Image, Labels]]:
+        """Return the Image layers that are joined as Labels which are not in the viewer yet."""
+        joined = {link.layer for link in self.joins}
+        return [(x, labels) for x, labels in self._masks.items() if labels in joined - {*self._all}]
+
+    def _add_mask(self) -> bool:
+        """Add the Labels of a joined Image layer, since only Labels have colours; False if none."""
+        for image, labels in self._missing_masks()[:1]:
+            image.visible = False
+            self._all.insert(self._all.index(image) + 1, labels)
+            show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+            return True
+        return False
 
     def _must_read(self, layer: CellLayer) -> bool:
         """Return whether the ids of a layer are not known, or its pixels have changed in place."""
@@ -400,18 +463,23 @@ class Catalog:
         layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
         shown = self._images_by_name() | dict(table.images)
         found: dict[str, Link] = {}
+        # A layer can have the name of a single image by chance: most cells must be there.
+        several = bool(self.images())
+        least = 0 if several else len(obs) / 2
         for layer in layers:
             image = shown.get(layer, NOT_SHOWN)
             if image is None:
                 return [link(layer)]
             if image is not NOT_SHOWN and name_of(image) not in found:
                 one = link(layer, image)
-                if layer in self._all or self._fit(one):
+                is_sure = several and layer in self._all
+                fit = None if is_sure else self._fit(one)
+                if is_sure or (fit is not None and fit[0] >= least):
                     found[name_of(image)] = one
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
-        if best is not None and not self.reading:
+        if best is not None and not self.reading and not self._question(best):
             # Keep this layer when its labels change.
             table.images[best.layer] = None
         return [] if best is None else [best]
@@ -465,7 +533,7 @@ class Catalog:
         return {} if images is None else images_by_name(self.layers, images.dropna().unique())
 
     def images(self) -> list[TableImage]:
-        """Return the images of the table with the layers that show them; empty for one image.
+        """Return the images of the table with the layers that show them; empty for fewer than two.
 
         They are in the order of the categories, or else by name and number: 2 before 10.
         """
@@ -474,6 +542,8 @@ class Catalog:
             return []
         counts = column.value_counts(sort=False)
         values: list[object] = list(counts.index[counts > 0])
+        if len(values) < 2:
+            return []
         if not isinstance(column.dtype, pd.CategoricalDtype):
             values = natsorted(values, key=str)
         links = {name_of(link.image): link for link in [*self.faults, *self.joins]}
@@ -510,7 +580,8 @@ class Catalog:
             return f"{cells}; reading the labels of {self.reading[0].name} …"
         if not self.layers:
             return f"{cells}; no layer to show them in."
-        if (column := self.image_column) is not None:
+        if self.images():
+            column = self.image_column
             images = self.table.adata.obs[column].dropna()
             return (
                 f"{cells}; no layer has the name of an image in the column {column!r}, such as "

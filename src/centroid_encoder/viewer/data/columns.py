@@ -25,9 +25,10 @@ ONE_IMAGE = ""
 """Stands for the column of images if the user chose that all cells are in one image."""
 EXTENSIONS = re.compile(
     r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
-    r"(?![^\W_])"
+    r"(?![^\W_])",
+    re.IGNORECASE,
 )
-"""Extensions of image files, in lower case."""
+"""Extensions of image files."""
 GENERAL_WORDS = {
     "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
     "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
@@ -134,17 +135,18 @@ def image_columns(obs: pd.DataFrame) -> list[str]:
 
 
 def image_column(obs: pd.DataFrame, declared: str | None, layers: Sequence[Layer]) -> str | None:
-    """Return the declared column of images, or one with a usual name; None for one image.
+    """Return the declared column of images, or one with a usual name; None without any.
 
-    Without a declared one, the first column with the name of a layer comes before the others. Names
-    of image files also make a column one of images.
+    Without a declared one, the first column with the name of a layer comes before the others, and
+    several images come before one. Names of image files also make a column one of images.
     """
     names = named(obs, IMAGE_NAMES)
     if declared in obs:
         names = [str(declared)]
     else:
         names += [name for name in obs if name not in names and _has_files(obs[name])]
-    names = [str(name) for name in names if 1 < obs[name].nunique() <= MAX_GROUPS]
+    sizes = {str(name): obs[name].nunique() for name in names}
+    names = sorted((x for x in sizes if 1 <= sizes[x] <= MAX_GROUPS), key=lambda x: sizes[x] == 1)
     if len(names) < 2:
         return next(iter(names), None)
     fitting = (x for x in names if images_by_name(layers, obs[x].dropna().unique()))
@@ -210,11 +212,33 @@ def _begins(short: str, name: str) -> bool:
 
 def _plain(name: str) -> str:
     """Return the words and numbers that distinguish an image or a layer; 007 becomes 7."""
-    # napari adds a number in brackets to layers of the same name.
-    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    return image_stem(name) or " ".join(_words(name))
+
+
+def image_stem(name: str) -> str:
+    """Return the words and numbers of a name that are not general; empty if all are."""
+    return " ".join(word for word in _words(name) if word not in GENERAL_WORDS)
+
+
+def without_stem(name: str, stem: str) -> str:
+    """Return what a name says beside the words of its image; empty for general words."""
+    name = EXTENSIONS.sub("", _unnumbered(name))
+    between = r"[\W_]*"
+    words = between.join(f"0*{word}" if word.isdigit() else word for word in stem.split())
+    found = re.search(rf"(?<![^\W_]){words}{between}", name, re.IGNORECASE)
+    rest = name[found.end() :] if stem and found else name
+    return rest if image_stem(rest) or rest == name else ""
+
+
+def _words(name: str) -> list[str]:
+    name = _unnumbered(re.split(r"[/\\]", name)[-1]).lower()
     words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
-    words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
-    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
+    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+
+
+def _unnumbered(name: str) -> str:
+    # napari adds a number in brackets to layers of the same name.
+    return re.sub(r" \[\d+\]$", "", name)
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from centroid_encoder.tl._roles import affine_residuals
 from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table
@@ -197,9 +198,10 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
 
 
 class Misfit(ValueError):
-    """Warning that the cells do not lie at the labels that they are joined to.
+    """Warning that the cells may not belong to the labels that they are joined to.
 
-    `better` is the link with a shift that corrects it, or None.
+    `better` is the link with a shift that corrects it, or the same link if it can be confirmed; or
+    None.
     """
 
     def __init__(self, text: str, better: Link | None) -> None:
@@ -207,16 +209,20 @@ class Misfit(ValueError):
         self.better = better
 
 
-def find_misfit(link: Link, join: Join) -> Misfit | None:
+def find_misfit(link: Link, join: Join, question: str = "") -> Misfit | None:
     """Return a warning if positions contradict a join, or if all ids are off by one.
 
+    The `question` is whether the layer is the right one; positions can answer it.
     Raises a ValueError if most cells have no label, unless their positions prove the join.
 
     Positions and pixels are compared after an affine fit, so units, origin and directions of the
     axes do not matter.
     """
     where, places = coordinates(link.table.adata) or ("", None)
-    if join.of.item != "label" or ((share := _share_at_labels(join, places)) or 0) >= 0.5:
+    asked = Misfit(question, link) if question else None
+    if join.of.item != "label":
+        return asked
+    if ((share := _share_at_labels(join, places)) or 0) >= 0.5:
         return None
     missing = join.n_rows - join.n_joined
     if missing > join.n_rows / 2:
@@ -244,7 +250,7 @@ def find_misfit(link: Link, join: Join) -> Misfit | None:
         if fit >= GOOD_FIT:
             return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
     if share is None or share >= BAD_FIT:
-        return None
+        return asked
     return Misfit(f"{text}. The ids may be those of another image.", None)
 
 
@@ -262,14 +268,7 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
         return None
     rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
     places, labels = places[rows], labels[rows]
-    # Centered: large coordinates with small differences would make the fit inexact.
-    with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
-    fitted = np.ones(len(places), dtype=bool)
-    for _ in range(3):
-        affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
-        apart = np.linalg.norm(with_one @ affine - labels, axis=1)
-        # Fit again without the worst half, so that a few wrong pairs do not distort the map.
-        fitted = apart <= np.median(apart)
+    apart = np.linalg.norm(affine_residuals(labels, places), axis=1)
     centers = centers[np.isfinite(centers).all(axis=1)]
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     return float((apart < 0.75 * float(np.median(nearest))).mean())

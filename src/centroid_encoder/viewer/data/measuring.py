@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
+from centroid_encoder.viewer.data.columns import image_of, image_stem, without_stem
 from centroid_encoder.viewer.data.ids import pixels
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ def name_of(job: Measurement) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
 
-def describe(job: Measurement) -> str:
-    """Return the channels of each label image, and the unit, as text."""
-    found = [f"{one}: {', '.join(them) or 'only shapes'}" for one, them in job.images.items()]
-    unit = "layer units" if job.unit in ("px", "units") else job.unit
-    return "\n".join([*found, f"Lengths in {unit}."])
+def describe(pairs: Mapping[str, Mapping[str, Image]], unit: str) -> str:
+    """Return the images of each label image and their channels, and the unit, as text."""
+    lines = []
+    for mask, own in pairs.items():
+        names = [f"{x.name} as {name}" if x.name != name else name for name, x in own.items()]
+        lines.append(f"{mask}: {', '.join(names) or 'only shapes'}")
+    unit = "layer units" if unit in ("px", "units") else unit
+    return "\n".join([*lines, f"Lengths in {unit}."])
 
 
 def measured(job: Measurement) -> AnnData:
@@ -66,45 +70,59 @@ def have_same_pixels(labels: Labels, image: Image) -> bool:
     )
 
 
-def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measurement:
-    """Assign each image to the label images whose cells it measures.
+def pair(labels: Sequence[Labels], images: Sequence[Image]) -> dict[str, dict[str, Image]]:
+    """Return the images that are measured in each label image, by the names of their channels.
 
-    An image belongs to all label images with the same pixels in the same place. If the first words
-    of the names distinguish the label images (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``), an
-    image belongs only to that with the same first word, and the rest is the name of the channel.
+    An image belongs to label images with the same pixels in the same place; if its name begins as
+    those of some (``A_1_mask``, ``A_1_DAPI``), only to these. The rest of the name is that of the
+    channel, or ``"image"`` if there is none, so that the next image has the same features.
 
     Raises
     ------
     ValueError
-        If there are no labels, if an image fits none of them, if two channels have the same name,
-        or if units differ.
+        If there are no labels, if an image fits none of them, or if two channels have one name.
     """
     if not labels:
         raise ValueError("choose at least one Labels layer with cells to measure")
-    stems = [_stem(layer.name) for layer in labels]
-    by_name = len(set(stems)) == len(stems) > 1 and {_stem(one.name) for one in images} <= {*stems}
-    channels: dict[str, dict[str, Any]] = {layer.name: {} for layer in labels}
-    for image in images:
-        fitting = [layer for layer in labels if have_same_pixels(layer, image)]
-        name = re.sub(r" \[\d+\]$", "", image.name)  # napari numbers layers of the same name
-        if by_name:
-            stem = _stem(name)
-            fitting = [layer for layer in fitting if _stem(layer.name) == stem]
-            name = name.removeprefix(stem).strip("_-. ") or name
+    stems = {layer: image_stem(layer.name) for layer in labels}
+    found: dict[str, dict[str, Image]] = {layer.name: {} for layer in labels}
+    stem_of = {
+        image: image_of(image, [stem for stem in stems.values() if stem]) for image in images
+    }
+    for image, stem in stem_of.items():
+        named = [layer for layer in labels if stem and stems[layer] == stem]
+        fitting = [layer for layer in named or labels if have_same_pixels(layer, image)]
         if not fitting:
+            one = (named or labels)[0]
             raise ValueError(
-                f"{image.name} has the shape {_shape(image)} and {labels[0].name} the shape "
-                f"{_shape(labels[0])}: an image must have the same pixels as the labels, with the "
+                f"{image.name} has the shape {_shape(image)} and {one.name} the shape "
+                f"{_shape(one)}: an image must have the same pixels as the labels, with the "
                 "same scale and position; untick one of them"
             )
-        found = {name: pixels(image)}
-        if image.rgb:
-            found = {f"{name}_{color}": found[name][..., i] for i, color in enumerate(RGB)}
+        name = without_stem(image.name, str(stem or ""))
+        # Beside images of other names, it is that of a channel: CD3 beside DAPI and DAPI_mask.
+        name = name or ("image" if all(stem_of.values()) else image.name)
         for layer in fitting:
-            for twice in found.keys() & channels[layer.name]:
-                text = f"{layer.name} has two channels called {twice}, the second is {image.name}"
+            if name in found[layer.name]:
+                text = f"{layer.name} has two channels called {name}, the second is {image.name}"
                 raise ValueError(f"{text}; rename a layer")
-            channels[layer.name] |= found
+            found[layer.name][name] = image
+    return found
+
+
+def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measurement:
+    """Return the job that measures label images in the images of `pair`.
+
+    Raises a ValueError as `pair` does, and if units differ.
+    """
+    channels: dict[str, dict[str, Any]] = {}
+    for mask, own in pair(labels, images).items():
+        channels[mask] = {}
+        for name, image in own.items():
+            found = {name: pixels(image)}
+            if image.rgb:
+                found = {f"{name}_{color}": found[name][..., i] for i, color in enumerate(RGB)}
+            channels[mask] |= found
     first_axis = int(time_series)
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
     if len(units) > 1:
@@ -122,11 +140,6 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     from centroid_encoder.tl._measure import Measurement  # Imports PyTorch.
 
     return Measurement(named, channels, spacing, unit, time_series=time_series)
-
-
-def _stem(name: str) -> str:
-    """Return the first word of a name."""
-    return re.split(r"[\W_]", name, maxsplit=1)[0]
 
 
 def _shape(layer: Labels | Image) -> tuple[int, ...]:

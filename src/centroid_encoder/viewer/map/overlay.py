@@ -75,6 +75,8 @@ class LayerLink:
         """The codes of the colours."""
         self._before: Any = None
         """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
+        self._own_colormap: Any = None
+        """Colour map of the labels before they had the colours of their classes; None otherwise."""
         self._marking = False
         if isinstance(layer, ItemLayer):
             self._callbacks: list[tuple[Any, Any]] = [
@@ -106,6 +108,7 @@ class LayerLink:
         """
         if self._shown is not None:
             self.layer.opacity = self.layer.opacity or self._before
+        self._color_labels(False)
         self.layer, self.join, self._shown = layer, join, None
         self._follow_place()
         self.stay_on_top()
@@ -148,6 +151,7 @@ class LayerLink:
         self.classes = self._draw(self.classes, painted, self._title(name), of_value, origin)
         self._shown, self._codes = shown, codes
         self.classes.opacity = max(self._before, MIN_OPACITY)
+        self._color_labels(False)
         self._hide_or_show()
 
     def uncolor(self) -> None:
@@ -157,6 +161,7 @@ class LayerLink:
         if not is_colored:
             return
         if not isinstance(self.layer, ItemLayer):
+            self._color_labels(False)
             # Keep an opacity that the user has chosen since.
             self.layer.opacity = self.layer.opacity or self._before
             return
@@ -367,7 +372,8 @@ class LayerLink:
         """Show the colours, or the labels themselves while the user edits them."""
         layer, is_grid = self.layer, self.viewer.canvas.grid.enabled
         is_active = layer is self.viewer.layers.selection.active
-        is_own = is_grid or (is_active and str(layer.mode) in EDITING)
+        is_edited = is_active and str(layer.mode) in EDITING
+        is_own = is_grid or is_edited
         for drawn, is_hidden in ((self.marks, is_grid), (self.classes, is_own)):
             # Each assignment redraws the layer.
             if drawn is not None and drawn.visible != (layer.visible and not is_hidden):
@@ -375,6 +381,18 @@ class LayerLink:
         if self.classes is not None:
             self._before = layer.opacity or self._before
             layer.opacity = self._before if is_own else 0
+            self._color_labels(is_grid and not is_edited)
+
+    def _color_labels(self, on: bool) -> None:
+        """Give the labels the colours of their classes while the grid hides what is drawn."""
+        if not on and self._own_colormap is not None:
+            self.layer.colormap, self._own_colormap = self._own_colormap, None
+        elif on and self._own_colormap is None and self.classes is not None:
+            self._own_colormap = self.layer.colormap
+            joined, of_value = self.join.joined, self.classes.metadata[DRAWN]
+            colors = [of_value.get(code + 1, TRANSPARENT) for code in self._codes[joined].tolist()]
+            ids = self.join.ids[joined].tolist()
+            self.layer.colormap = _colormap(dict(zip(ids, colors, strict=True)))
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of the rows that are in the layer and that the user has not removed."""

@@ -21,7 +21,7 @@ def on_screen(viewer: Viewer, canvas: MapCanvas, session: Session) -> Figure:
     drawn = np.array(canvas.canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     left, bottom, right, top = np.rint(canvas.map.ax.bbox.extents).astype(int)
     drawn = drawn[len(drawn) - top : len(drawn) - bottom, left:right]
-    bar = viewer.scale_bar
+    bar = viewer.canvas.overlays.scale_bar
     before, bar.visible = bar.visible, True
     try:
         image = viewer.screenshot(canvas_only=True, flash=False)

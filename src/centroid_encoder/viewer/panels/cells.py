@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import numpy as np
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer, Points
+from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QWidget
@@ -16,7 +16,7 @@ from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
-from centroid_encoder.viewer.data.columns import coordinates
+from centroid_encoder.viewer.data.columns import coordinates, image_of, image_stem
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import is_drawn
@@ -55,6 +55,8 @@ class CellsPanel(QWidget):
         self._session = session
         self._viewer = viewer
         self._links: list[LayerLink] = []
+        self._left: WeakSet[Layer] = WeakSet()
+        """Layers of the table that was chosen before."""
         tip = "What the colours mean, in the map and in the image; type a part of a name"
         self.color_box = Search("Colour by", tip)
         self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
@@ -116,6 +118,7 @@ class CellsPanel(QWidget):
 
     def unlink(self) -> None:
         """Restore the look of all layers."""
+        self._left = WeakSet(link.layer for link in self._links)
         self._seen.clear()
         self.image_text.say("")
         self._link({})
@@ -130,8 +133,9 @@ class CellsPanel(QWidget):
 
     @property
     def _joins(self) -> dict[CellLayer, Join]:
-        """The join of each layer that shows cells of the table."""
-        return {link.layer: join for link, join in self._session.catalog.joins.items()}
+        """The join of each layer of the viewer that shows cells of the table."""
+        joins, layers = self._session.catalog.joins, self._viewer.layers
+        return {link.layer: join for link, join in joins.items() if link.layer in layers}
 
     def _link(self, joins: dict[CellLayer, Join]) -> None:
         """Link the layers to the cells; label images only if they are shown.
@@ -187,8 +191,13 @@ class CellsPanel(QWidget):
                     link.highlight(np.flatnonzero(self._session.selected))
 
     def _on_listed(self) -> None:
-        """Keep colours and outlines above layers that were added or moved."""
+        """Keep colours and outlines above layers that were added or moved; colour new masks."""
         self._hide_others()
+        before = [link.layer for link in self._links]
+        self._link(self._joins)
+        if [link.layer for link in self._links] != before:
+            self._coloring.start()
+            self._marking.start()
         for link in self._links:
             link.stay_on_top()
 
@@ -208,27 +217,43 @@ class CellsPanel(QWidget):
                 link.show(rows, steady=steady)
 
     def _hide_others(self) -> None:
-        """Show one image alone if layers were added that show others at the same place."""
+        """Show one image alone if another table or layers of others at its place were opened."""
         new = [x for x in self._viewer.layers if x not in self._seen and not is_drawn(x)]
         self._seen.update(new)
-        for link, join in self._session.catalog.joins.items() if new else ():
-            if link.image is not None and link.layer.visible and join.joined.any():
-                row = int(join.joined.argmax())
-                others = [x for x in self._by_image(row)[1] if x.visible]
-                is_new = link.layer in new or not set(new).isdisjoint(others)
-                if is_new and any(lie_on_each_other(link.layer, other) for other in others):
-                    self._show_image_of(row)
-                return
+        joins = {x: join for x, join in self._joins.items() if join.joined.any()} if new else {}
+        # They were put away when the user chose another table.
+        put_away = self._session.catalog.put_away
+        there = [x for x in joins if x.visible] or [x for x in joins if x in put_away]
+        for layer in there[:1]:
+            row = int(joins[layer].joined.argmax())
+            others = [x for x in self._by_image(row)[1] if x.visible]
+            is_new = layer in new or not set(new).isdisjoint(others)
+            if is_new and any(lie_on_each_other(layer, other) for other in others):
+                self._show_image_of(row)
 
     def _by_image(self, row: int) -> tuple[list[Layer], list[Layer]]:
         """Return the layers of the image of a cell, and those of others; both empty in a grid."""
         catalog, layers = self._session.catalog, [x for x in self._viewer.layers if not is_drawn(x)]
-        column = catalog.image_column
-        if self._session.adata is None or column is None or self._viewer.canvas.grid.enabled:
+        adata, column, joins = self._session.adata, catalog.image_column, self._joins
+        if adata is None or self._viewer.canvas.grid.enabled:
             return [], []
-        own = layers_of_cell(layers, self._session.adata.obs, column, row)
+        own = layers_of_cell(layers, adata.obs, column, row)
         # The user may have joined a layer whose name fits another image, or none.
-        elsewhere = [x.layer for x, join in catalog.joins.items() if not join.joined[row]]
+        elsewhere = [x for x, join in joins.items() if not join.joined[row]]
+        # Labels of the last table, and of images that this table lacks.
+        names = [] if column is None else adata.obs[column].dropna().unique()
+        free = [
+            x
+            for x in own
+            if isinstance(x, Labels)
+            and x not in joins
+            and (x in self._left or (column and image_stem(x.name) and image_of(x, names) is None))
+        ]
+        stems = {image_stem(x.name) for x in free} - {image_stem(x.name) for x in joins}
+        elsewhere += free
+        elsewhere += [
+            x for x in own if isinstance(x, Image) and image_of(x, [*filter(None, stems)])
+        ]
         own = [x for x in own if x not in elsewhere]
         return own, [x for x in layers if x not in own]
 
@@ -243,8 +268,9 @@ class CellsPanel(QWidget):
         catalog.put_away.update(others)
         catalog.put_away.difference_update(own)
         if others and self._session.adata is not None:
-            image = self._session.adata.obs[catalog.image_column].iloc[row]
-            self.image_text.say(f"{image} is shown; the layers of other images are hidden.")
+            column = catalog.image_column
+            shown = self._session.adata.obs[column].iloc[row] if column else catalog.layer
+            self.image_text.say(f"{shown} is shown; the layers of other images are hidden.")
 
     def _zoom_steadily(self) -> None:
         # Keep the zoom while the user goes through a list of cells.

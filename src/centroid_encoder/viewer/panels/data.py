@@ -11,7 +11,6 @@ from napari.layers import Labels
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
-from superqt.utils import create_worker
 
 from centroid_encoder.tl._table import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
@@ -38,7 +37,7 @@ from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
-from centroid_encoder.viewer.task import run_job
+from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
@@ -174,23 +173,22 @@ class DataPanel(QWidget):
             self.message.say(notices, "warning")
 
     def _on_mend(self) -> None:
-        if (better := self._better) is not None:
+        if (better := self._better) in self.catalog.joins:
+            self.catalog.choose_layer(better.layer)
+        elif better is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
     def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
         """Read the ids of a layer in a thread."""
 
-        def read() -> Future[LayerIds]:
-            try:
-                ids.set_result(read_ids(layer))
-            except Exception as error:  # Reading lazy pixels can raise any error.
+        def on_end(found: LayerIds, error: Exception | None) -> None:
+            if error is None:
+                ids.set_result(found)
+            else:  # Reading lazy pixels can raise any error.
                 ids.set_exception(ValueError(str(error)))
-            return ids
+            self.catalog.take_ids(ids)
 
-        create_worker(read, _connect={"returned": self._on_ids_read})
-
-    def _on_ids_read(self, ids: Future[LayerIds]) -> None:
-        self.catalog.take_ids(ids)
+        Task(lambda _: read_ids(layer), on_end, self, daemon=True)
 
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table
@@ -228,7 +226,8 @@ class DataPanel(QWidget):
             better = fault.better if isinstance(fault, Misfit) else None
             self.message.say(text, "warning" if isinstance(fault, Misfit) else "error")
         self._better = better
-        self.mend_button.setText("" if better is None else f"Join by {in_words(better.ids_name)}")
+        text = "" if better is None else f"Join by {in_words(better.ids_name)}"
+        self.mend_button.setText("Yes" if better in self.catalog.joins else text)
         self.mend_button.setVisible(better is not None)
 
     def _show_images(self, images: list[TableImage]) -> None:
@@ -248,16 +247,16 @@ class DataPanel(QWidget):
             obs = table.adata.obs
             names = [str(name) for name in obs if may_be_ids(obs[name])]
             ids = [(name, (name, 0)) for name in [*names, OBS_NAMES]]
-            chosen = table.ids or ("", 0)
+            by = table.ids or ("", 0)
             if link is not None:
-                chosen = link.id_column or "", link.shift
-            if chosen not in [value for _, value in ids]:
-                shifted = f" {chosen[1]:+}" if chosen[1] else ""
-                ids.insert(0, (f"{chosen[0]}{shifted}" or "choose …", chosen))
-            self.instance_box.offer(ids, chosen)
+                by = link.id_column or "", link.shift
+            if by not in [value for _, value in ids]:
+                shifted = f" {by[1]:+}" if by[1] else ""
+                ids.insert(0, (f"{by[0]}{shifted}" or "choose …", by))
+            self.instance_box.offer(ids, by)
             columns = [(name, name) for name in image_columns(obs)]
-            images = self.catalog.image_column or ONE_IMAGE
-            self.image_box.offer([("one image", ONE_IMAGE), *columns], images)
+            chosen = self.catalog.image_column if several else ONE_IMAGE
+            self.image_box.offer([("one image", ONE_IMAGE), *columns], chosen)
         for widget in (self._by, self.instance_box):
             by_hand = table is not None and table.ids is not None and not table.declined
             widget.setVisible(table is not None and (several or by_hand or link is not None))

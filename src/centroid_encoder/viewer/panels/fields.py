@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -136,7 +137,11 @@ class Choice(QComboBox):
 
 
 class Search(Choice):
-    """A `Choice` in which one types a part of an entry; Enter takes the first one that fits."""
+    """A `Choice` in which one types a part of an entry; Enter takes the one that fits best.
+
+    The same name comes before one that begins with the typed words, then one that begins with the
+    text, then one that contains it. Upper and lower case are the same.
+    """
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
         super().__init__(name, tip, act)
@@ -153,16 +158,17 @@ class Search(Choice):
         """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
-        line.editingFinished.connect(self._take_first)
+        line.editingFinished.connect(self._take_best)
 
-    def _take_first(self) -> None:
-        """Choose the first entry that contains the text, or else the last chosen one."""
-        text = self.currentText().strip().lower()
+    def _take_best(self) -> None:
+        """Choose the entry that fits the text best, or else the last chosen one."""
+        text, at = self.currentText().strip().lower(), self.currentIndex()
         texts = [self.itemText(i).lower() for i in range(self.count())]
-        exact = [i for i, one in enumerate(texts) if one == text]
-        parts = [i for i, one in enumerate(texts) if text and text in one]
-        at = self.currentIndex()
-        chosen = at if at in exact else next(iter([*exact, *parts]), at)
+        words = re.compile(rf"{re.escape(text)}(?![^\W_])")
+        ways = (text.__eq__, words.match, lambda one: one.startswith(text), lambda one: text in one)
+        # The chosen entry comes before others with the same name.
+        order = sorted(range(self.count()), key=lambda i: i != at)
+        chosen = next((i for fits in ways for i in order if text and fits(texts[i])), at)
         self.setCurrentIndex(chosen)
         self.setEditText(self.itemText(chosen))
 

@@ -34,11 +34,13 @@ class JobPanel(QWidget):
     running job, or None. The session writes the results.
     """
 
-    cures_of_missing: ClassVar = {
-        "Leave out these cells": "drop",
-        "Use the mean of the feature": "mean",
+    cures_of: ClassVar[dict[str, dict[str, dict[str, object]]]] = {
+        "missing": {
+            "Leave out these cells": {"missing": "drop"},
+            "Use the mean of the feature": {"missing": "mean"},
+        }
     }
-    """What a button may do about missing values, and its value of the parameter `missing`."""
+    """Texts of buttons that cure the error of a parameter, and the arguments that they give."""
 
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
@@ -96,13 +98,14 @@ class JobPanel(QWidget):
             one.setVisible(bool(text))
         self.cures.setVisible(bool(cures))
 
-    def run(self) -> None:
-        """Start the job with the settings of the form."""
+    def run(self, **arguments: object) -> None:
+        """Start the job with the settings of the form, and arguments that have no field there."""
 
-    def set_and_run(self, name: str, value: object) -> None:
-        """Give a field a value, and start the job with it."""
-        self.form.fields[name].value = value
-        self.run()
+    def set_and_run(self, **arguments: object) -> None:
+        """Give fields other values, and start the job with them."""
+        for name in arguments.keys() & self.form.fields.keys():
+            self.form.fields[name].value = arguments.pop(name)
+        self.run(**arguments)
 
     def _cure(self, i: int) -> None:
         self._acts[i]()
@@ -148,10 +151,9 @@ class JobPanel(QWidget):
         self._end()
         if isinstance(error, StoppedTooEarly):
             self.message.say("Stopped before the first epoch had ended; nothing has changed.")
-        elif getattr(error, "parameter", "") == "missing":
+        elif cures := self.cures_of.get(getattr(error, "parameter", None) or ""):
             self.message.say(error, "error")
-            cures = self.cures_of_missing.items()
-            self.offer_cures({x: partial(self.set_and_run, "missing", how) for x, how in cures})
+            self.offer_cures({x: partial(self.set_and_run, **how) for x, how in cures.items()})
         else:
             self.say_error(error)
 

@@ -11,6 +11,7 @@ from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QKeyEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
+    QComboBox,
     QDockWidget,
     QLineEdit,
     QMainWindow,
@@ -69,6 +70,8 @@ class Keys(QObject):
         self._viewer = viewer
         self._panel = panel
         self._label = label
+        self._began_in_field = False
+        """Whether the focus was in a field when the last key was pressed."""
         self._names: dict[str, str] | None = None
         """Names of the classes by their keys; None while nobody labels."""
 
@@ -94,8 +97,12 @@ class Keys(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Handle a key that is pressed in a widget, or claim it as no shortcut of a menu."""
         if isinstance(event, QKeyEvent) and isinstance(watched, QWidget) and self._is_on:
-            # A line ignores Enter after its own action; it is no Enter for the widgets around it.
-            is_written = isinstance(watched.focusWidget(), FIELDS)
+            # A field ignores Enter after its own action, and may give up the focus before the press
+            # arrives here; it is no Enter for the widgets around it.
+            is_written = _is_field(watched.focusWidget())
+            if event.type() == QEvent.Type.ShortcutOverride:
+                self._began_in_field = is_written
+            is_written |= self._began_in_field
             if not is_written and (act := self._act(event)) is not None:
                 if event.type() == QEvent.Type.ShortcutOverride:
                     event.accept()
@@ -124,6 +131,12 @@ class Keys(QObject):
         acts |= {key.shown: self.acts[x] for x, key in FIXED.items() if x in self.acts}
         is_useless = name in USELESS or (len(name) == 1 and name.isalnum() and name != "V")
         return acts.get(name, _do_nothing if is_useless else None)
+
+
+def _is_field(widget: QWidget | None) -> bool:
+    # The line of a box gives it the focus.
+    is_box = isinstance(widget, QComboBox) and widget.isEditable()
+    return is_box or isinstance(widget, FIELDS)
 
 
 def _do_nothing() -> None:

@@ -15,6 +15,7 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.save import ask_name
 from centroid_encoder.viewer.session.draft import is_trainable
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
@@ -178,6 +179,4 @@ class LabelPanel(QWidget):
             self.import_csv(Path(path))
 
     def _ask_export(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Export labels", "labels.csv", "*.csv")
-        if path:
-            self.export_csv(Path(path))
+        ask_name(self, "labels.csv", "Labels (*.csv)", self.export_csv)

@@ -17,7 +17,13 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer.data.measuring import describe, have_same_pixels, may_be_time, plan
+from centroid_encoder.viewer.data.measuring import (
+    describe,
+    have_same_pixels,
+    may_be_time,
+    pair,
+    plan,
+)
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 
@@ -99,5 +105,5 @@ class MeasureDialog(QDialog):
             self.plan = None
             self.text.say(error, "error")
         else:
-            self.text.say(describe(self.plan))
+            self.text.say(describe(pair(*chosen), str(self.plan.unit)))
         self.measure_button.setEnabled(self.plan is not None)

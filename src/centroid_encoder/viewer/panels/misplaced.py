@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
-from qtpy.QtGui import QKeyEvent
+from qtpy.QtGui import QKeyEvent, QKeySequence
 from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
@@ -32,7 +32,8 @@ class MisplacedTable(QWidget):
 
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
     sentence above the list. `found` is the result of a check, and `doubts` are its warnings. A
-    decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
+    decided cell leaves the list, and the next one is selected. The parent connects `train_button`,
+    and can lay out `decisions`, the buttons that change and keep labels.
     """
 
     def __init__(self, session: Session) -> None:
@@ -69,10 +70,13 @@ class MisplacedTable(QWidget):
         self.train_button = QPushButton("Train on corrections")
         self.train_button.setToolTip(tip)
         self.found, self.doubts = Message(), Message()
-        labels = side_by_side(self.label_button, self.right_button)
-        labels.addStretch()
+        self.decisions = QWidget()
+        row = side_by_side(self.label_button, self.right_button)
+        row.addStretch()
+        self.decisions.setLayout(row)
+        self.decisions.installEventFilter(self)
         above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
-        page(self, self.found, self.doubts, above, self.summary, self.view, labels)
+        page(self, self.found, self.doubts, above, self.summary, self.view, self.decisions)
         session.shown_changed.connect(self._on_cells)
         session.selection_changed.connect(self._on_selection)
         self._on_cells()
@@ -94,11 +98,17 @@ class MisplacedTable(QWidget):
         self._session.confirm_selected()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Decide by keys: Enter changes the label, K keeps it."""
+        """Decide by keys: Enter changes the label, K keeps it, Ctrl+Z undoes the last step."""
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
-            acts = {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
-            act = (acts | {Qt.Key.Key_K: self.keep}).get(Qt.Key(event.key()))
-            if act is not None and self._current >= 0:
+            acts = {Qt.Key.Key_K: self.keep}
+            if watched is self.view:  # Beside the list, Enter is that of a button.
+                acts |= {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
+            act = acts.get(Qt.Key(event.key())) if self._current >= 0 else None
+            if event.matches(QKeySequence.StandardKey.Undo):
+                act = self._session.undo
+            elif event.matches(QKeySequence.StandardKey.Redo):
+                act = self._session.redo
+            if act is not None:
                 act()
                 return True
         return bool(super().eventFilter(watched, event))

@@ -46,9 +46,12 @@ ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 class NewDataPanel(JobPanel):
     """Places the cells of another table in the map; the parent lays out `form`, its settings."""
 
-    cures_of_missing: ClassVar = {
-        "Leave out these cells": "drop",
-        "Estimate the values": "estimate",
+    cures_of: ClassVar[dict[str, dict[str, dict[str, object]]]] = {
+        "missing": {
+            "Leave out these cells": {"missing": "drop"},
+            "Estimate the values": {"missing": "estimate"},
+        },
+        "max_missing": {"Estimate the values": {"missing": "estimate", "max_missing": 1.0}},
     }
 
     def __init__(self, session: Session) -> None:
@@ -110,14 +113,15 @@ class NewDataPanel(JobPanel):
             self._on_table(self.table_box.value)
         self.enable()
 
-    def run(self) -> None:
+    def run(self, **arguments: object) -> None:
         """Start to place the cells of the chosen table, unless a job is running."""
         reference, table, key = self.reference, self.table_box.value, self.session.key
         if self.task is not None or reference is None or table is None:
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
-        call = Call("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
+        chosen = self.form.arguments(INGEST) | names | arguments
+        call = Call("ingest", str(stored["label_key"]), chosen)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
         make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
@@ -173,7 +177,12 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
             "choose another name under Store as",
             parameter="key_added",
         )
-    job = cast("Ingestion", read_and_check(table, call, reference))
+    try:
+        job = cast("Ingestion", read_and_check(table, call, reference))
+    except InputError as error:
+        if error.parameter == "missing":  # All cells lack some features: none can be left out.
+            error.parameter = "max_missing"
+        raise
     if "missing" not in call.parameters:
         without = replace(call, parameters={**call.parameters, "missing": "drop"})
         dropping = cast("Ingestion", read_and_check(table, without, reference))

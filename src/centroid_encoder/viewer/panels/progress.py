@@ -50,6 +50,7 @@ class TaskRow(QWidget):
         ended: Callable[[Any, Exception | None], None],
         *,
         stoppable: bool = False,
+        daemon: bool = False,
     ) -> Task:
         """Start a `Task` in place of the running one; a `stoppable` one is a training."""
 
@@ -58,7 +59,7 @@ class TaskRow(QWidget):
             ended(result, error)
 
         TaskRow.cancel(self)
-        self.task = Task(work, on_end, self, live=stoppable)
+        self.task = Task(work, on_end, self, live=stoppable, daemon=daemon)
         self.task.reported.connect(self._on_reported)
         self._name, self._first = name, None
         self._stop.setVisible(stoppable)
@@ -155,7 +156,7 @@ class Opening(TaskRow):
         if self._waiting:
             path = self._waiting.pop(0)
             ended = partial(self._on_read, path)
-            self.begin(lambda _: read_table(path), f"Reading {path.name}", ended)
+            self.begin(lambda _: read_table(path), f"Reading {path.name}", ended, daemon=True)
 
     def _on_read(self, path: Path, found: Any, error: Exception | None) -> None:
         self._next()

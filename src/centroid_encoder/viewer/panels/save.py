@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
 from centroid_encoder.errors import InputError
+from centroid_encoder.tl._table import unpacked
 from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
@@ -28,6 +30,7 @@ from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 COUNTS = "Counts (*.csv)"
+SUFFIX = re.compile(r"\*(\.\w+)")
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
@@ -245,28 +248,35 @@ class SaveRow(QWidget):
         path = None if self._session.table is None else self._session.table.path
         if path is None:
             return f"cells_{self._session.key}.h5ad"
-        saved = path == self._saved_to
-        return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
+        # A dialog opens a store in place of choosing it.
+        is_own = path == self._saved_to and path.suffix != ".zarr"
+        name = f"{unpacked(path).stem}_{self._session.key}.h5ad"
+        return str(path if is_own else path.with_name(name))
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
         ask_name(self, default or self.proposal, kinds, save)
 
 
 def ask_name(parent: QWidget, default: str, kinds: str, save: Callable[[Path], None]) -> None:
-    """Let the user choose a name, which ends as the chosen kind of file does, and save."""
+    """Let the user choose a name, which ends as the chosen kind of file does, and save.
+
+    `kinds` are filters such as ``"AnnData (*.h5ad);;Cells (*.csv)"``; that of `default` is chosen.
+    """
     dialog = QFileDialog(parent, "Save", "", kinds)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
 
     def use(kind: str) -> None:
         # Qt adds the suffix before its question on replacing a file.
-        suffix = kind.split("*.")[1].split()[0].rstrip(")")
+        suffix = re.findall(SUFFIX, kind)[0]
         dialog.setDefaultSuffix(suffix)
-        if name := Path(dialog.selectedFiles()[0]).name:
-            dialog.selectFile(str(Path(name).with_suffix(f".{suffix}")))
+        path = Path(dialog.selectedFiles()[0])
+        if path.suffix in re.findall(SUFFIX, kinds):
+            dialog.selectFile(path.with_suffix(suffix).name)
 
+    dialog.selectNameFilter(next(x for x in kinds.split(";;") if Path(default).suffix in x))
+    dialog.setDefaultSuffix(Path(default).suffix)
     dialog.selectFile(default)
-    use(kinds)
     dialog.filterSelected.connect(use)
     dialog.fileSelected.connect(lambda name: save(Path(name)))
     dialog.open()

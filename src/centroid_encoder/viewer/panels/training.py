@@ -69,7 +69,7 @@ class TrainingPanel(JobPanel):
         """Whether the running job is a check."""
         return self.call is not None and self.call.function == "cross_validate"
 
-    def run(self) -> None:
+    def run(self, **_: object) -> None:
         """Start a training on the chosen table with the settings of the form."""
         self._begin("centroid_encoder")
 
@@ -122,7 +122,7 @@ class TrainingPanel(JobPanel):
         for notice in notices:
             text, _, column = notice.partition(": pass group_key=")
             if column and (name := column.strip("'")) in self.form.group_key.choices:
-                cures[f"Hold out whole {name}s"] = partial(self.set_and_run, "group_key", name)
+                cures[f"Hold out whole {name}s"] = partial(self.set_and_run, group_key=name)
             texts.append(text)
         super().say_notices(texts)
         self.offer_cures(cures)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from centroid_encoder.tl._result import Result, read_result
 
 SUFFIX = "_relabeled"
+RIGHT = "_right"
+"""Ends the name in ``uns`` of the labels that were found right: a column ``label``, by cell."""
 CHANGED = (
     "Labels in the column {!r} were renamed or removed after this map was trained; press Train for "
     "a map of the current labels."
@@ -42,6 +44,39 @@ def correction_column(adata: AnnData, label_key: str) -> tuple[str, str]:
     if original == column or original not in adata.obs or column in trained_on:
         return f"{column}{SUFFIX}", column
     return column, original
+
+
+def labels_found_right(adata: AnnData, label_key: str) -> pd.Series:
+    """Return the labels that were found right in a column or in what it corrects, by cell."""
+    found = adata.uns.get(_right_key(label_key))
+    is_there = isinstance(found, pd.DataFrame) and "label" in found
+    return found["label"].astype(str) if is_there else pd.Series(dtype=object)
+
+
+def note_right(adata: AnnData, label_key: str, labels: pd.Series, *, on: bool) -> None:
+    """Note that the labels of cells are right, or take the note back."""
+    found = labels_found_right(adata, label_key).drop(labels.index, errors="ignore")
+    found = pd.concat([found, labels]) if on else found
+    if len(found):
+        adata.uns[_right_key(label_key)] = found.astype(object).to_frame("label")
+    else:
+        adata.uns.pop(_right_key(label_key), None)
+
+
+def are_right(adata: AnnData, label_key: str) -> NDArray[np.bool_]:
+    """(n_obs,) mask of the cells whose current label was found right."""
+    found = labels_found_right(adata, label_key)
+    right, rows = np.zeros(adata.n_obs, dtype=bool), adata.obs_names.isin(found.index)
+    now = as_categories(adata.obs[corrected(adata, label_key)])[rows].astype(str)
+    right[rows] = now == found.reindex(adata.obs_names[rows]).to_numpy()
+    return right
+
+
+def _right_key(label_key: str) -> str:
+    """Return the name in ``uns`` for a column and all that correct it."""
+    while label_key.endswith(SUFFIX):
+        label_key = label_key.removesuffix(SUFFIX)
+    return f"{label_key}{RIGHT}"
 
 
 def has_fractions(column: pd.Series) -> bool:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._result import Result, colors_key, embedding_key, obs_key
+from centroid_encoder.tl._result import REPEATED, Result, colors_key, embedding_key, obs_key
+from centroid_encoder.tl._summary import doubt_words
 from centroid_encoder.viewer.session.corrections import as_categories
 from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Codes, Labeling
 
@@ -34,8 +35,6 @@ MAX_TRAINED, SHARE = 4_000, 0.8
 """Largest number of labelled cells that a first map is trained on, and their largest share."""
 MAX_VALUES = 100_000_000
 """Largest number of values of a table that gets a first map unasked."""
-FEW = 30
-"""With fewer held-out cells, their number of errors is shown in place of an error."""
 
 
 def is_trainable(labeling: Labeling) -> bool:
@@ -101,7 +100,12 @@ def training_job(
         from centroid_encoder.estimator import CentroidEncoder
 
         chosen["model"] = CentroidEncoder(n_networks=2, max_epochs="few")
-    return tl.centroid_encoder.job(draft, column, test_size=0, **({"missing": "mean"} | chosen))
+    job: Training = tl.centroid_encoder.job(
+        draft, column, test_size=0, **({"missing": "mean"} | chosen)
+    )
+    held_out = draft.obs[HELD_OUT].to_numpy()
+    draft.uns[REPEATED] = job.n_repeated(np.flatnonzero(held_out))
+    return job
 
 
 def keep_places(draft: AnnData, before: Result) -> None:
@@ -128,10 +132,12 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
     return int(wrong.sum()), int(counted.sum())
 
 
-def error_text(n_wrong: int, n: int) -> str:
-    """Describe the held-out error of a draft; for too few cells, their number."""
+def error_text(n_wrong: int, n: int, n_repeated: float = 0, *, digits: int = 0) -> str:
+    """Describe a held-out error and what makes it doubtful; for few cells, their number."""
     if not n:
         return "none held out yet"
-    if n < FEW:
-        return f"{n_wrong:,} of {n:,} wrong (too few)"
-    return f"{100 * n_wrong / n:.0f} % of {n:,} held out wrong"
+    few, repeated = doubt_words(n, n_repeated)
+    text = f"{n_wrong:,} of {n:,} wrong ({few})"
+    if not few:
+        text = f"{100 * n_wrong / n:.{digits}f} % of {n:,} held out wrong"
+    return text + (f"\n{repeated}" if repeated else "")

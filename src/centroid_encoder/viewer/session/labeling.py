@@ -20,7 +20,12 @@ from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES
 from centroid_encoder.tl._result import colors_key, label_categories
 from centroid_encoder.viewer.data.measuring import UNLABELED
-from centroid_encoder.viewer.session.corrections import as_categories, mark_key
+from centroid_encoder.viewer.session.corrections import (
+    are_right,
+    as_categories,
+    mark_key,
+    note_right,
+)
 from centroid_encoder.viewer.session.journal import (
     journal_path,
     note_labels,
@@ -64,6 +69,8 @@ class Change(NamedTuple):
     rows: Codes
     before: State
     after: State
+    is_note: bool = False
+    """Whether it notes that the labels are right, and changes none."""
 
 
 class Labeling:
@@ -217,31 +224,24 @@ class Labeling:
         self._assign(rows, np.broadcast_to(np.array(names or "", dtype=object), rows.shape), text)
 
     def confirm(self, rows: ArrayLike) -> None:
-        """Note that the labels of rows of the AnnData are right, as one step; nothing changes."""
-        rows = np.asarray(rows, dtype=np.intp)
+        """Note that the labels of rows of the AnnData are right, as one step."""
+        rows = np.setdiff1d(rows, np.flatnonzero(are_right(self.adata, self.source)))
+        rows = rows[self.codes[rows] >= 0].astype(np.intp)
         state = self.classes, self.codes[rows]
         text = f"Keep the label of {len(rows):,} cell{'s' * (len(rows) != 1)}"
-        self._done.append(Change(text, rows, state, state))
-        self._undone.clear()
-
-    @property
-    def confirmed(self) -> Codes:
-        """Rows whose labels were found right."""
-        rows = [step.rows for step in self._done if step.before is step.after]
-        return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *rows]))
+        if len(rows):
+            self._do(Change(text, rows, state, state, is_note=True))
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
         if self._done:
-            step = self._done[-1]
-            self._go(step.rows, step.after, step.before)
+            self._go(self._done[-1], back=True)
             self._undone.append(self._done.pop())
 
     def redo(self) -> None:
         """Redo the step that was undone last; a RuntimeError as in `undo`."""
         if self._undone:
-            step = self._undone[-1]
-            self._go(step.rows, step.before, step.after)
+            self._go(self._undone[-1])
             self._done.append(self._undone.pop())
 
     def counts(self) -> Codes:
@@ -405,19 +405,26 @@ class Labeling:
         place_before = np.append(place.get_indexer([one.name for one in classes]), -1)
         rows = np.flatnonzero((codes != now) | (place_before[codes] != now))
         if len(rows) or classes != before:
-            step = Change(text, rows, (before, now[rows]), (classes, codes[rows]))
-            self._go(rows, step.before, step.after)
-            self._done.append(step)
-            self._undone.clear()
+            self._do(Change(text, rows, (before, now[rows]), (classes, codes[rows])))
 
-    def _go(self, rows: Codes, before: State, after: State) -> None:
-        """Write the state `after`; raise a RuntimeError if the current state is not `before`."""
+    def _do(self, step: Change) -> None:
+        """Take a step that can be undone."""
+        self._go(step)
+        self._done.append(step)
+        self._undone.clear()
+
+    def _go(self, step: Change, *, back: bool = False) -> None:
+        """Take a step, or take it `back`; raise a RuntimeError if the labels are others by now."""
+        rows, before, after = step.rows, step.before, step.after
+        before, after = (after, before) if back else (before, after)
         same = self.is_there and [x.name for x in self.classes] == [x.name for x in before[0]]
         if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before[1]):
             self._done.clear()
             self._undone.clear()
             raise RuntimeError(CHANGED.format(self.column))
-        if before is after:
+        if step.is_note:
+            labels = pd.Series(_names_of(after[1], after[0]), self.adata.obs_names[rows])
+            note_right(self.adata, self.column, labels, on=not back)
             return
         codes = self.codes
         codes[rows] = after[1]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from centroid_encoder import tl
 from centroid_encoder.errors import CentroidEncoderWarning
 from centroid_encoder.tl._result import TEST, cv_key, obs_key
+from centroid_encoder.viewer.session.corrections import are_right
 from centroid_encoder.viewer.session.session import Session
 
 NOTHING = (
@@ -106,8 +107,7 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     rows = adata.obs_names.get_indexer(cells.index)
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()
-    if session.editable is not None:
-        is_open = is_open & ~np.isin(rows, session.editable.confirmed)
+    is_open = is_open & ~are_right(adata, label_key)[rows]
     if not is_open.all():
         summary += f" Decided: {int((~is_open).sum()):,}."
     cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]

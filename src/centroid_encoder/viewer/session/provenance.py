@@ -21,6 +21,7 @@ from centroid_encoder.tl._result import (
 )
 from centroid_encoder.tl._roles import CHOSEN
 from centroid_encoder.tl._table import ROLES, is_table, unpacked
+from centroid_encoder.viewer.data.catalog import FOLLOWS
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.session.corrections import SUFFIX, mark_key
 
@@ -101,7 +102,7 @@ def _reading(table: Table) -> tuple[list[str], list[str], str]:
             read = "ad.read_zarr"
         elif is_table(table.path):
             roles = table.adata.uns[ROLES].set_index("column")
-            roles = roles["role"][roles["reason"] == CHOSEN].to_dict()
+            roles = roles["role"][roles["reason"].isin([CHOSEN, FOLLOWS])].to_dict()
             read, named = "ce.read_table", {"roles": repr(roles)} if roles else {}
         line = f"adata = {_call(read, [repr(str(table.path))], named)}"
         return [own], [line], str(unpacked(table.path).with_suffix(""))
