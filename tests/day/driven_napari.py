@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,8 +29,8 @@ from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QRect, QSocketNotifier, QTimer
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import (
-    QAbstractItemView,
     QApplication,
+    QListView,
     QMenu,
     QMenuBar,
     QTabBar,
@@ -78,10 +79,10 @@ def _parts(widget: QWidget) -> tuple[QWidget, Iterator[tuple[list[str], QRect, b
     elif isinstance(widget, QTabBar):
         tabs = [i for i in range(widget.count()) if widget.isTabVisible(i)]
         parts = [([widget.tabText(i)], widget.tabRect(i), widget.isTabEnabled(i)) for i in tabs]
-    elif isinstance(widget, QAbstractItemView) and (model := widget.model()) is not None:
+    elif isinstance(widget, QListView | QTableView) and (model := widget.model()) is not None:
         root = widget.rootIndex()
-        # PySide6 has no count for the models of lists.
-        n_columns = model.columnCount(root) if isinstance(widget, QTableView) else 1
+        # The bindings give no access to the number of columns of some models.
+        n_columns = widget.horizontalHeader().count() if isinstance(widget, QTableView) else 1
         n_rows = range(model.rowCount(root))
         cells = [model.index(i, j, root) for i in n_rows for j in range(n_columns)]
         parts = [([str(x.data() or "")], widget.visualRect(x), True) for x in cells]
@@ -153,8 +154,8 @@ def answer(questions: int, answers: Any) -> None:
     name, *arguments = json.loads(line)
     try:
         found = {"answer": globals()[name](*arguments)}
-    except Exception as error:
-        found = {"error": repr(error)}
+    except Exception:
+        found = {"error": traceback.format_exc()}
     answers.write(json.dumps(found) + "\n")
     answers.flush()
 
