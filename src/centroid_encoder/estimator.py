@@ -38,7 +38,7 @@ from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
-from centroid_encoder.errors import InputError, InputTypeError
+from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.recipes import RECIPES
 
 HISTORY = "stage", "epoch", "loss", "validation_loss", "validation_error"  # fields of `Report`
@@ -338,9 +338,8 @@ class CentroidEncoder(
         classes, codes = checks.classes_of(y)
         of_samples, names = _group_codes(groups)
         for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
-            if groups is not None and getattr(self, name) == value:
-                text = f"groups has no effect with {name}={value!r}: one network is trained on all"
-                raise InputError(f"{text} samples", "groups")
+            text = f"groups has no effect with {name}={value!r}: one network is trained on all"
+            check(groups is None or getattr(self, name) != value, f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
         for text, category in done.outcome.notices:
             warnings.warn(text, category, stacklevel=3)
