@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import label_categories, read_map
 
@@ -71,8 +71,6 @@ def composition(
 def categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
     """Return a column of ``obs`` as a categorical one."""
     column = obs_column(adata, name, parameter)
-    if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
-        raise InputError(
-            f"{parameter}: obs[{name!r}] holds fractional numbers, not names", parameter
-        )
+    is_whole = not pd.api.types.is_float_dtype(column.dtype) or (column.dropna() % 1 == 0).all()
+    check(is_whole, f"{parameter}: obs[{name!r}] holds fractional numbers, not names", parameter)
     return pd.Categorical(column.astype(object), label_categories(column))

@@ -17,7 +17,7 @@ from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, row_chunks
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, check_name
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, check, check_name
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill, is_gap
@@ -194,8 +194,7 @@ def rank_features(
     if method == "map":
         others = {"subset": subset, "group_key": group_key, **sources}
         for name, value in others.items():
-            if value is not None:
-                raise InputError(f'{name} has no effect with method="map"', name)
+            check(value is None, f'{name} has no effect with method="map"', name)
         result = _map_of(adata, groupby, key)
         comparison = _Comparison.read(adata, groupby, groups, reference, result.codes >= 0)
         ranking = _of_map(adata, comparison, result)
@@ -236,12 +235,10 @@ class _Comparison:
         there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
         names = column.categories[there].astype(str)
         codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
-        if len(names) < 2:
-            text = f"obs[{groupby!r}] has cells of {len(names)} group"
-            raise InputError(f"{text} here; a comparison needs two", "groupby")
-        if not names.is_unique or "" in names:
-            text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and"
-            raise InputError(f"{text} '1'; rename them", "groupby")
+        text = f"obs[{groupby!r}] has cells of {len(names)} group"
+        check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
+        text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
+        check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
         def index(name: object, parameter: str) -> int:
             if str(name) not in names:
@@ -256,8 +253,7 @@ class _Comparison:
             raise InputError(f'groups must be "all" or a list; got {groups!r}', "groups")
         wanted = [index(name, "groups") for name in groups]
         ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
-        if not len(ranked):
-            raise InputError("groups has no group beside the reference", "groups")
+        check(len(ranked), "groups has no group beside the reference", "groups")
         return cls(groupby, names, codes, ranked, against)
 
 
@@ -410,9 +406,8 @@ def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
 def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     """Return a map whose classes are the groups."""
     result = read_result(adata, key, trained=True)
-    if groupby != result.label_key:
-        text = f"groupby={groupby!r}: the classes of the map are those of"
-        raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
+    text = f"groupby={groupby!r}: the classes of the map are those of {result.label_key!r}"
+    check(groupby == result.label_key, f'{text}; pass method="auroc"', "groupby")
     return result
 
 
@@ -447,9 +442,8 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
     for i, j in enumerate(comparison.ranked.tolist()):
         others = [comparison.reference] if comparison.reference is not None else []
         others = others or [k for k in range(n_groups) if k != j]
-        if not sizes[others].any():
-            text = "no cell of the reference was trained on; pass all cells of the map"
-            raise InputError(text, "adata")
+        text = "no cell of the reference was trained on; pass all cells of the map"
+        check(sizes[others].any(), text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
         n, (total, squares) = 0, np.zeros((2, len(kept)))
         for z in chosen((split == TEST) & (codes == j)):
@@ -457,9 +451,8 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             n += len(found)
             total += found.sum(axis=0)
             squares += np.square(found).sum(axis=0)
-        if not n:
-            text = f"no cell of {comparison.names[j]!r} was held out"
-            raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
+        text = f"no cell of {comparison.names[j]!r} was held out; train with a test_size, or leave"
+        check(n, f"{text} it out of groups", "groups")
         scores[i, kept] = mean = total / n
         deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
         n_cells[i] = n
