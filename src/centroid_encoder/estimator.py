@@ -249,8 +249,7 @@ class CentroidEncoder(
         ValueError
             If there is no such recipe.
         """
-        if name not in RECIPES:
-            raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
+        check(name in RECIPES, f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**(RECIPES[name] | overrides))
 
     def fit(
@@ -541,10 +540,10 @@ class CentroidEncoder(
         check_consistent_length(X, y, groups)
         of_samples, _ = _group_codes(groups)
         X, codes = self._labeled(X, y)
-        if len(codes) < LEAST:
-            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
-        if len(np.unique(codes)) < len(self.classes_):
-            raise ValueError("y lacks classes of the map; pass the labels of the training")
+        n, n_found = len(codes), len(np.unique(codes))
+        check(n >= LEAST, f"novelty needs at least {LEAST} samples, but got {n}")
+        text = "y lacks classes of the map; pass the labels of the training"
+        check(n_found == len(self.classes_), text)
         standardizer = self.fitted_map.standardizer
         rows = np.arange(len(codes))
         self.fitted_map.novelty, *_ = Novelty.fit(X, rows, codes, standardizer, of_samples)
@@ -700,8 +699,7 @@ def _group_codes(groups: ArrayLike | None) -> tuple[Codes | None, Any]:
     if groups is None:
         return None, None
     codes, names = pd.factorize(column_or_1d(groups))
-    if (codes < 0).any():
-        raise ValueError(f"groups has {(codes < 0).sum()} missing values")
+    check((codes >= 0).all(), f"groups has {(codes < 0).sum()} missing values")
     return codes, names
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import label_categories, read_map
 
@@ -55,10 +55,9 @@ def composition(
     np.int64(410)
     >>> shares = counts.div(counts.sum(axis=1), axis=0)
     """
-    if label_key is None:
-        label_key = read_map(adata, key).label_key
-    elif not (isinstance(key, str) and key == "ce"):
-        raise InputError(f"key={key!r} has no effect with label_key={label_key!r}", parameter="key")
+    text = f"key={key!r} has no effect with label_key={label_key!r}"
+    check(label_key is None or (isinstance(key, str) and key == "ce"), text, "key")
+    label_key = read_map(adata, key).label_key if label_key is None else label_key
     groups = categorical(adata, group_key, "group_key")
     labels = categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
