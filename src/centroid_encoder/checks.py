@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import column_or_1d
 
-from centroid_encoder.errors import InputError, InputTypeError
+from centroid_encoder.errors import InputError, InputTypeError, check
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -92,8 +92,7 @@ def check_parameters(estimator: BaseEstimator) -> None:
             choices = get_args(hint)
             tests.append((name, params[name] in choices, f"one of {', '.join(choices)}"))
     for name, is_right, wanted in tests:
-        if not is_right:
-            raise InputError(f"{name} must be {wanted}; got {params[name]!r}", name)
+        check(is_right, f"{name} must be {wanted}; got {params[name]!r}", name)
     for name, number in NUMBERS.items():
         number.check(name, params[name])
     for i, width in enumerate(hidden if is_sequence else ()):
@@ -120,9 +119,8 @@ def check_effects(estimator: BaseEstimator) -> None:
         ("max_features", None, "scale", params["scale"] != "supervised"),
         ("activation", None, "hidden", len(params["hidden"]) == 0),
     ):
-        if has_no_effect and params[name] not in (defaults[name], allowed):
-            text = f"{name}={params[name]!r} has no effect with {other}={params[other]!r}"
-            raise InputError(text, name)
+        text = f"{name}={params[name]!r} has no effect with {other}={params[other]!r}"
+        check(not has_no_effect or params[name] in (defaults[name], allowed), text, name)
 
 
 def plain(X: Any) -> Any:

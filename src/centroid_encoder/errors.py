@@ -40,6 +40,12 @@ class CentroidEncoderWarning(UserWarning):
     """A warning about data or results; nothing failed."""
 
 
+def check(fits: object, text: str, parameter: str | None = None) -> None:
+    """Raise an InputError with a text and the name of the wrong parameter unless `fits`."""
+    if not fits:
+        raise InputError(text, parameter)
+
+
 def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
     """Raise an InputTypeError if the name of `what` is no string, for example a Series."""
     if not isinstance(value, kind):

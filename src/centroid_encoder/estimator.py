@@ -38,7 +38,7 @@ from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
-from centroid_encoder.errors import InputError, InputTypeError
+from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.recipes import RECIPES
 
 HISTORY = "stage", "epoch", "loss", "validation_loss", "validation_error"  # fields of `Report`
@@ -249,8 +249,7 @@ class CentroidEncoder(
         ValueError
             If there is no such recipe.
         """
-        if name not in RECIPES:
-            raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
+        check(name in RECIPES, f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**(RECIPES[name] | overrides))
 
     def fit(
@@ -338,9 +337,8 @@ class CentroidEncoder(
         classes, codes = checks.classes_of(y)
         of_samples, names = _group_codes(groups)
         for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
-            if groups is not None and getattr(self, name) == value:
-                text = f"groups has no effect with {name}={value!r}: one network is trained on all"
-                raise InputError(f"{text} samples", "groups")
+            text = f"groups has no effect with {name}={value!r}: one network is trained on all"
+            check(groups is None or getattr(self, name) != value, f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
         for text, category in done.outcome.notices:
             warnings.warn(text, category, stacklevel=3)
@@ -542,10 +540,10 @@ class CentroidEncoder(
         check_consistent_length(X, y, groups)
         of_samples, _ = _group_codes(groups)
         X, codes = self._labeled(X, y)
-        if len(codes) < LEAST:
-            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
-        if len(np.unique(codes)) < len(self.classes_):
-            raise ValueError("y lacks classes of the map; pass the labels of the training")
+        n, n_found = len(codes), len(np.unique(codes))
+        check(n >= LEAST, f"novelty needs at least {LEAST} samples, but got {n}")
+        text = "y lacks classes of the map; pass the labels of the training"
+        check(n_found == len(self.classes_), text)
         standardizer = self.fitted_map.standardizer
         rows = np.arange(len(codes))
         self.fitted_map.novelty, *_ = Novelty.fit(X, rows, codes, standardizer, of_samples)
@@ -701,8 +699,7 @@ def _group_codes(groups: ArrayLike | None) -> tuple[Codes | None, Any]:
     if groups is None:
         return None, None
     codes, names = pd.factorize(column_or_1d(groups))
-    if (codes < 0).any():
-        raise ValueError(f"groups has {(codes < 0).sum()} missing values")
+    check((codes >= 0).all(), f"groups has {(codes < 0).sum()} missing values")
     return codes, names
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from centroid_encoder.errors import InputError, UnreadableError
+from centroid_encoder.errors import InputError, UnreadableError, check
 from centroid_encoder.files import replacing_all, writing
 
 
@@ -114,8 +114,7 @@ def check_store_target(path: str | os.PathLike[str]) -> Path:
     around it is missing, or if `path` exists and is no store of an AnnData.
     """
     path = Path(path)
-    if path.suffix.lower() != ".zarr":
-        raise ValueError(f"the name must end in .zarr; got {path.name!r}")
+    check(path.suffix.lower() == ".zarr", f"the name must end in .zarr; got {path.name!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
     path = Path(os.path.realpath(path))

@@ -158,11 +158,6 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
     assert found.frames[:n_first] == [None] * n_first
     reports, frames = found.reports[n_first:], found.frames[n_first:]
     for report, frame in zip(reports, frames, strict=True):
-        if frame is None:
-            # There is no frame until the networks have about the information of the first frame.
-            assert placement == "voronoi"
-            assert report not in (reports[0], reports[-1])
-            continue
         embedding, centers = frame
         assert embedding.shape == (N, 2)
         assert embedding.dtype == np.float32
@@ -215,6 +210,22 @@ def test_the_first_frame_does_not_separate_classes_of_noise() -> None:
     )
     embedding, centers = frames[0]
     assert (nearest_center(embedding, centers) == codes).mean() < 0.45
+
+
+def test_each_epoch_has_a_frame_also_with_groups() -> None:
+    """Also if the classes differ so much between the groups that the error of new ones is large."""
+    rng, frames = np.random.default_rng(0), []
+    codes, groups = rng.integers(0, 4, 600), np.arange(600) % 6
+    X = rng.normal(size=(4, 12))[codes] + 2.5 * rng.normal(size=(6, 4, 12))[groups, codes]
+
+    def see(report: Report | None) -> bool:
+        if report is not None:
+            frames.append(report.frame())
+        return False
+
+    ce.CentroidEncoder(max_epochs=5).fit(X, codes, groups=groups, callback=see)
+    assert len(frames) == 6
+    assert all(frame is not None for frame in frames)
 
 
 def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) -> None:

@@ -31,7 +31,7 @@ from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
 from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 
 N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
@@ -297,15 +297,11 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
-    if len(known) < 2:
-        found = f"one class ({labels[0]})" if len(known) else "no samples"
-        raise ValueError(f"training needs at least two classes, but got {found}")
-    if params["placement"] != "bottleneck" and len(known) > placement.MOST_CLASSES:
-        raise InputError(
-            f"{len(known):,} classes are too many for a layout (at most "
-            f"{placement.MOST_CLASSES:,}); merge classes, or pass placement='bottleneck'",
-            parameter="placement",
-        )
+    found = f"one class ({labels[0]})" if len(known) else "no samples"
+    check(len(known) > 1, f"training needs at least two classes, but got {found}")
+    text = f"{len(known):,} classes are too many for a layout (at most {placement.MOST_CLASSES:,});"
+    fits = params["placement"] == "bottleneck" or len(known) <= placement.MOST_CLASSES
+    check(fits, f"{text} merge classes, or pass placement='bottleneck'", "placement")
     check_labels(classes[known])
     return known
 
@@ -317,8 +313,7 @@ def _centroids(z: Tensor, rows: Codes, codes: Codes) -> NDArray[np.float64]:
         own = z[torch.from_numpy(rows[part]).to(z.device)].cpu().double().numpy()
         sums += class_sums(own, codes[part], len(sums))
     centroids = sums / np.bincount(codes)[:, None]
-    if not np.isfinite(centroids).all():
-        raise ValueError("X holds values too large to be trained on; rescale it")
+    check(np.isfinite(centroids).all(), "X holds values too large to be trained on; rescale it")
     return np.asarray(centroids)
 
 

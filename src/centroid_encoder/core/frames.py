@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import log_softmax
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import gen_batches
@@ -20,24 +18,17 @@ from centroid_encoder.core.reports import Frame
 from centroid_encoder.core.splits import at_most
 
 N_SHOWN = 2_000  # rows from which the odds are computed during the training
-SHOWN = 0.75  # share of the first frame's information below which there is no frame
 N_FOLDS = 5  # of the regression of the first frame
 RIDGE = 0.1  # regularisation of the first frame, relative to the mean variance of the inputs
 
 
 @dataclass
 class Frames:
-    """Embeddings of n rows; some rows may have no place.
-
-    There is no frame while the outputs have far less information about the classes than the first
-    frame had. Otherwise the classes would collapse and unfold again.
-    """
+    """Embeddings of n rows; some rows may have no place."""
 
     n: int
     placer: Placer | None
     """Places rows; None with a bottleneck, whose output is the embedding."""
-    first: float | None = None
-    """Information of the first frame about the classes, in nats."""
 
     def start(self, z: Tensor, axes: Tensor | None, rows: Codes, codes: Codes) -> Frame | None:
         """Return a frame before the training: ridge regression of the targets on a network's axes.
@@ -56,8 +47,8 @@ class Frames:
 
     def frame(
         self, rows: Codes, codes: Codes, along: NDArray[np.float32], outputs: Tensor
-    ) -> Frame | None:
-        """Return the frame of (b,) rows, or None.
+    ) -> Frame:
+        """Return the frame of (b,) rows.
 
         `codes` holds their (b,) classes, −1 for none, `along` their (b, a) coordinates along the
         axes of the scatter, and `outputs` the (b, r) outputs of the networks.
@@ -66,12 +57,6 @@ class Frames:
         if self.placer is not None:
             some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
             placer = self.placer.with_odds(found[some], codes[some])
-            logits = placer.logits(found[some])
-            likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
-            information = max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0)
-            self.first = information if self.first is None else self.first
-            if information < SHOWN * self.first:
-                return None
             parts = gen_batches(len(found), CHUNK)
             found = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
             positions = placer.layout.positions

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from centroid_encoder.core.train import MIN_NORMALIZED
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 
 HIDDEN = (500, 250, 125)  # widths of the hidden layers of most networks with hidden="auto"
 
@@ -29,9 +29,8 @@ def resolved(
         # Networks with batch normalisation overfit fewer samples.
         batch_norm = n_train >= 4_000 and not tiny_batches
     batch_norm = bool(batch_norm) and not placed
-    if batch_norm and tiny_batches:
-        text = f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got {batch_size}"
-        raise InputError(text, "batch_norm")
+    text = f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got {batch_size}"
+    check(not (batch_norm and tiny_batches), text, "batch_norm")
     n_epochs = params["max_epochs"]
     if n_epochs == "auto":
         n_epochs = min(max(300_000 // n_train, 20), 30 if placed and many_inputs else 60)

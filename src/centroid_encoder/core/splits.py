@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 
 Codes = NDArray[np.integer]
 Rows = NDArray[np.intp]
@@ -184,12 +184,9 @@ def divide(
     validates = np.zeros(len(chosen), dtype=bool)
     if fraction := params["validation_fraction"]:
         validates = stratified_holdout(codes[chosen], fraction, seed)
-        if not validates.any():
-            raise InputError(
-                f"no class has the {np.ceil(1 / fraction):.0f} samples that "
-                f"validation_fraction={fraction} needs",
-                parameter="validation_fraction",
-            )
+        text = f"no class has the {np.ceil(1 / fraction):.0f} samples that"
+        name = "validation_fraction"
+        check(validates.any(), f"{text} {name}={fraction} needs", name)
     train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
     own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
     most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))

@@ -14,7 +14,7 @@ from sklearn.utils import compute_class_weight
 from torch import Tensor
 
 from centroid_encoder.core.matrix import product
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 
 Output = Literal["span", "full"]
 ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
@@ -182,6 +182,5 @@ def class_weights(
     per_class: NDArray[np.float64] = compute_class_weight(
         "balanced" if is_rooted else weight, classes=classes, y=labels
     )
-    if not (per_class > 0).all():
-        raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
+    check((per_class > 0).all(), "class_weight must be above 0 for every class", "class_weight")
     return np.sqrt(per_class) if is_rooted else per_class

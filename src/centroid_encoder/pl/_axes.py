@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
 from centroid_encoder.tl._result import (
@@ -69,10 +69,9 @@ def panel_axes(
             spare.remove()
         return made[:n_panels]
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
-    if len(axes) != n_panels:
-        text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
-        advice = ". Choose one panel with split" if n_columns == n_panels and n_panels > 1 else ""
-        raise InputError(text + advice, "ax")
+    text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
+    advice = ". Choose one panel with split" if n_columns == n_panels and n_panels > 1 else ""
+    check(len(axes) == n_panels, text + advice, "ax")
     return axes
 
 
@@ -177,8 +176,7 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
     if save is None:
         save = own and settings.autosave
     if save is False:
-        if dpi is not None:
-            raise InputError(f"dpi={dpi!r} has no effect without save", "dpi")
+        check(dpi is None, f"dpi={dpi!r} has no effect without save", "dpi")
         return None
     if save is True:
         folder = Path(settings.figdir)

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.core.quality import wilson_interval
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
@@ -53,8 +53,7 @@ def calibration(
     path = check_save("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
-    if not known.any():
-        raise InputError(f"no cell among the {cells.words} has a confidence")
+    check(known.any(), f"no cell among the {cells.words} has a confidence")
     # Clipped, because rounding in float32 makes some confidences larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]

@@ -13,7 +13,7 @@ from cycler import Cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError, InputTypeError
+from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, colors_key, label_categories
 
@@ -67,8 +67,7 @@ def label_colors(
     else:
         text = "palette must be a colour map, a list or dict of colours, or a cycler; got"
         raise InputTypeError(f"{text} {type(palette).__name__}", "palette")
-    if len(colors) < n:
-        raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
+    check(len(colors) >= n, f"palette has {len(colors)} colours for {n} classes", "palette")
     if wrong := [color for color in colors if not is_color_like(color)]:
         raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
     return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}

@@ -12,7 +12,7 @@ from anndata import AnnData
 from anndata.utils import make_index_unique
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError, check_name
+from centroid_encoder.errors import InputError, check, check_name
 from centroid_encoder.pl import _regions
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors
 from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
@@ -78,9 +78,8 @@ def interactive(
         raise ImportError(f"ce.pl.interactive {text}") from error
     check_name(color, "color", "one column of obs or one variable", str | None)
     result = _result.read_result(adata, key)
-    if not adata.obs_names.is_unique:
-        text = "a lasso finds cells by their names, which are not unique here"
-        raise InputError(f"{text}; call adata.obs_names_make_unique() first")
+    text = "a lasso finds cells by their names, which are not unique here"
+    check(adata.obs_names.is_unique, f"{text}; call adata.obs_names_make_unique() first")
     _regions.check_drawn(result, regions)
     if result.embedding.shape[1] > 2:
         raise InputError(f"the map must have two components, not {result.embedding.shape[1]}")

@@ -15,7 +15,7 @@ from matplotlib.colors import Normalize, TwoSlopeNorm
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.errors import InputError, MissingKeyError, check
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
@@ -48,8 +48,8 @@ class Values:
 
     def checked(self, drawn: NDArray[np.bool_]) -> Values:
         """Return the values; raise an InputError if no cell that is drawn has one."""
-        if not (self.known & drawn).any():
-            raise InputError(f"no cell of the map has a value of {self.name!r}", "color")
+        text = f"no cell of the map has a value of {self.name!r}"
+        check((self.known & drawn).any(), text, "color")
         return self
 
     def of_groups(self, groups: Sequence[object]) -> Values:
@@ -155,8 +155,7 @@ def variable_source(
     """
     if use_raw and adata.raw is None:
         raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
-    if use_raw and layer is not None:
-        raise InputError("use_raw and layer exclude each other", "use_raw")
+    check(not use_raw or layer is None, "use_raw and layer exclude each other", "use_raw")
     if layer is not None and layer not in adata.layers:
         text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
         raise MissingKeyError(text, "layer")

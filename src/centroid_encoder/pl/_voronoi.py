@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from pandas.api.types import is_scalar
 
-from centroid_encoder.errors import InputError, check_name
+from centroid_encoder.errors import InputError, check, check_name
 from centroid_encoder.pl import _regions
 from centroid_encoder.pl._axes import (
     Save,
@@ -199,14 +199,12 @@ def voronoi(
     n_components = result.embedding.shape[1]
     if contours and n_components == 1:
         raise InputError("contours need a map with two components, not 1", "contours")
-    if n_components > 2:
-        advice = "train with n_components=2, or draw them with sc.pl.embedding"
-        raise InputError(f"this figure shows two components, not {n_components}; {advice}")
+    advice = "train with n_components=2, or draw them with sc.pl.embedding"
+    check(n_components <= 2, f"this figure shows two components, not {n_components}; {advice}")
     panels = [(i, panel) for i in range(len(names)) for panel in _splits(result, split, one)]
     title = [title] if isinstance(title, str) else title
-    if title is not None and len(title) != len(panels):
-        text = f"title must have one entry for each of the {len(panels)} panels"
-        raise InputError(text, "title")
+    text = f"title must have one entry for each of the {len(panels)} panels"
+    check(title is None or len(title) == len(panels), text, "title")
     by_class = [name in (None, result.label_key) for name in names]
     colors = class_colors(adata, result, palette if any(by_class) else None)
     of_class = {name: colors[name] for name in result.classes}
@@ -335,13 +333,11 @@ def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, A
     """Raise an error for names of wrong types, and for arguments without effect."""
     for name in names:
         check_name(name, "color", "one column of obs or one variable", str | None)
-    if not names:
-        raise InputError("color has no entry", "color")
+    check(names, "color has no entry", "color")
     if all(name is None or name in adata.obs for name in names):
         for argument, value in variable.items():
-            if value is not None:
-                text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
-                raise InputError(text, argument)
+            text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
+            check(value is None, text, argument)
 
 
 def _check_look(
@@ -354,19 +350,17 @@ def _check_look(
         if number is not None and not (isinstance(number, Real) and number > 0):
             raise InputError(f"{name} must be a positive number; got {number!r}", name)
     places = ("right margin", "on data", *Legend.codes)
-    if legend_loc not in (None, "none", *places):
-        text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
-        raise InputError(text, "legend_loc")
+    text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
+    check(legend_loc in (None, "none", *places), text, "legend_loc")
 
 
 def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
     """Return the splits that have a panel."""
     wanted = [split] if split else SPLITS if one else [ALL]
     found = [panel for panel in wanted if panel == ALL or (result.split == panel).any()]
-    if not found:
-        there = ", ".join(result.split.dropna().unique())
-        text = f"nothing to draw: no cell is in the split {split or ' or '.join(SPLITS)}"
-        raise InputError(f"{text}, only in {there}", "split")
+    there = ", ".join(result.split.dropna().unique())
+    text = f"nothing to draw: no cell is in the split {split or ' or '.join(SPLITS)}"
+    check(found, f"{text}, only in {there}", "split")
     return found
 
 

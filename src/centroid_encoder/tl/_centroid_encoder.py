@@ -19,7 +19,7 @@ from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import n_repeated, nearest_center, no_better_than
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._evaluation import (
@@ -236,9 +236,9 @@ def centroid_encoder(
         name = "placement" if estimator.placement == "bottleneck" else "n_networks"
         others = f"test_size=0 and {name}={getattr(estimator, name)!r}"
         raise InputError(f"group_key={group_key!r} has no effect with {others}", "group_key")
-    if not test_size and estimator.random_state is not None and random_state != 0:
-        text = "random_state has no effect with test_size=0 and a model that has its own seed"
-        raise InputError(text, parameter="random_state")
+    text = "random_state has no effect with test_size=0 and a model that has its own seed"
+    fits = test_size or estimator.random_state is None or random_state == 0
+    check(fits, text, "random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, random_state, by_parts=True)
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
@@ -268,19 +268,17 @@ def _split(
             text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
             raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()
-        if not held_out.any():
-            text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 alone"
-            raise InputError(text, parameter="split_key")
+        text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 alone"
+        check(held_out.any(), text, "split_key")
     elif test_size and cells.groups is not None:
         held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
     elif test_size:
         held_out[labeled] = stratified_holdout(codes, test_size, seed)
     train = labeled & ~held_out
     lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[train])
-    if lost.any():
-        name = "group_key" if split_key is None else "split_key"
-        text = f"no cell of {listed(cells.classes[lost])} is left for the training; leave out"
-        raise InputError(f"{text} {name}, or mark that class as unlabeled", parameter=name)
+    name = "group_key" if split_key is None else "split_key"
+    text = f"no cell of {listed(cells.classes[lost])} is left for the training; leave out {name}"
+    check(not lost.any(), f"{text}, or mark that class as unlabeled", name)
     return held_out, train
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import label_categories, read_map
 
@@ -55,10 +55,9 @@ def composition(
     np.int64(410)
     >>> shares = counts.div(counts.sum(axis=1), axis=0)
     """
-    if label_key is None:
-        label_key = read_map(adata, key).label_key
-    elif not (isinstance(key, str) and key == "ce"):
-        raise InputError(f"key={key!r} has no effect with label_key={label_key!r}", parameter="key")
+    text = f"key={key!r} has no effect with label_key={label_key!r}"
+    check(label_key is None or (isinstance(key, str) and key == "ce"), text, "key")
+    label_key = read_map(adata, key).label_key if label_key is None else label_key
     groups = categorical(adata, group_key, "group_key")
     labels = categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
@@ -71,8 +70,6 @@ def composition(
 def categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
     """Return a column of ``obs`` as a categorical one."""
     column = obs_column(adata, name, parameter)
-    if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
-        raise InputError(
-            f"{parameter}: obs[{name!r}] holds fractional numbers, not names", parameter
-        )
+    is_whole = not pd.api.types.is_float_dtype(column.dtype) or (column.dropna() % 1 == 0).all()
+    check(is_whole, f"{parameter}: obs[{name!r}] holds fractional numbers, not names", parameter)
     return pd.Categorical(column.astype(object), label_categories(column))

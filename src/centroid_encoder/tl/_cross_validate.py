@@ -28,7 +28,7 @@ from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import at_most, cross_validation_folds, shuffled_labels
 from centroid_encoder.core.suspects import typical_probabilities
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._evaluation import (
@@ -222,8 +222,7 @@ def cross_validate(
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
-    if n_jobs == 0:
-        raise InputError("n_jobs must not be 0; −1 is all cores", parameter="n_jobs")
+    check(n_jobs != 0, "n_jobs must not be 0; −1 is all cores", "n_jobs")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, random_state)
     mapped = _result.StoredMap.read(adata, key)
@@ -266,8 +265,7 @@ def possible_folds(cells: Cells, n_folds: int | None) -> int:
     if cells.groups is not None:
         most = len(np.unique(cells.groups[labeled]))
         what = f"obs[{cells.params['group_key']!r}] has {most} groups"
-    if n_folds is not None and n_folds > most:
-        raise InputError(f"n_folds={n_folds} is too many: {what}", parameter="n_folds")
+    check(n_folds is None or n_folds <= most, f"n_folds={n_folds} is too many: {what}", "n_folds")
     return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
@@ -297,11 +295,10 @@ class CrossValidation(_run.Job):
         for repeat in repeats:
             n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
             is_known = n_cells.sum() > n_cells
-            if (is_known.sum(axis=1) < 2).any() or not (is_known & (n_cells > 0)).any(axis=None):
-                raise InputError(
-                    f"with {self.n_folds} folds, a training would have cells of one class only: "
-                    "there are too few cells, or each class is a group of obs (group_key)"
-                )
+            fits = (is_known.sum(axis=1) > 1).all() and (is_known & (n_cells > 0)).any(axis=None)
+            text = f"with {self.n_folds} folds, a training would have cells of one class only:"
+            reason = "there are too few cells, or each class is a group of obs (group_key)"
+            check(fits, f"{text} {reason}")
 
     def seed_of(self, *place: int) -> int:
         """Return the seed of a training, which depends only on its place and on `_seed`."""

@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cross_validate import (
@@ -163,9 +163,8 @@ def feature_panel(
         raise InputError(f"sizes must be whole numbers; got {sizes!r}", parameter="sizes")
     for i, size in enumerate(sizes):
         Number(1, integer=True).check("sizes", size, f"[{i}]")
-    if max(sizes) >= (n := len(cells.names)):
-        text = f"sizes has {max(sizes)}, but there are {n} features in all; pass smaller sizes"
-        raise InputError(text, parameter="sizes")
+    text = f"sizes has {max(sizes)}, but there are {len(cells.names)} features in all; pass smaller"
+    check(max(sizes) < len(cells.names), f"{text} sizes", "sizes")
     chosen = tuple(sorted({int(size) for size in sizes}))
     numbers = {"n_folds": possible_folds(cells, n_folds), "n_repeats": 1, "n_permutations": 0}
     params = dict(cells.params, sizes=np.array(chosen), **numbers)

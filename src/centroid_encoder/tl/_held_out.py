@@ -10,7 +10,7 @@ import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._summary import differing_settings
 
@@ -47,11 +47,8 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         result = _result.read_result(adata, key, trained=True)
         words, part = "held-out cells", "a part of the map"
         quality = result.stored.errors(_result.TEST)
-        if not quality["n"]:
-            raise InputError(
-                "no cell was held out (test_size=0), so there is no held-out error; run "
-                f"ce.tl.cross_validate(adata, {result.label_key!r})"
-            )
+        text = "no cell was held out (test_size=0), so there is no held-out error; run"
+        check(quality["n"], f"{text} ce.tl.cross_validate(adata, {result.label_key!r})")
         held_out, own, predicted = result.split == _result.TEST, result.codes, result.predicted
         judged, n_new = own, 0
     else:
@@ -76,8 +73,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         n_new = int(is_new.sum()) + n_unlabeled
         _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
-    if not len(rows):
-        raise InputError("none of the held-out cells is in this selection of cells")
+    check(len(rows), "none of the held-out cells is in this selection of cells")
     column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
     confidence = column.to_numpy(np.float64)[rows]
     return HeldOut(

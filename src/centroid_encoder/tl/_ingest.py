@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _read, _result
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
@@ -178,17 +178,15 @@ def ingest(
     """
     del progress, copy  # `from_job` uses them.
     _read.check_choice("missing", missing, MissingFeatures)
-    if missing != "estimate" and max_missing != MAX_MISSING:
-        text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
-        raise InputError(text, parameter="max_missing")
+    text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
+    check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
     shares = {"max_missing": max_missing, "min_confidence": min_confidence}
     for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
     key_added = key if key_added is None else result_key(key_added)
     check_free(adata, key_added)
-    if not adata.n_obs:
-        raise InputError("adata has no cells")
+    check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)
     if max_novelty < 1 and known.model.fitted_map.novelty is None:
         text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
@@ -236,13 +234,10 @@ class Ingestion(Job):
         X = cells.X.X if is_dask else cells.X
         x, counts = in_memory(X[:1000]), self._known.model.trained_on_counts_
         x = x if cells.index is None else x[:, cells.index[cells.index >= 0]]
-        if matrix.looks_whole(x, above=20) and not counts:
-            raise InputError(
-                f"{cells.where} looks like raw counts, but the map was trained on other values; "
-                "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass "
-                "the layer with such values",
-                parameter="layer",
-            )
+        text = f"{cells.where} looks like raw counts, but the map was trained on other values;"
+        cure = "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass"
+        fits = counts or not matrix.looks_whole(x, above=20)
+        check(fits, f"{text} {cure} the layer with such values", "layer")
         if counts and not matrix.looks_whole(x):
             text = "the map was trained on whole numbers, like counts"
             self.notices.append(f"{text}; {cells.where} holds others")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 
 issparse: Callable[[Any], bool] = sparse.issparse
 
@@ -92,16 +92,12 @@ class LazyMatrix(Lazy):
 
     def __post_init__(self) -> None:
         X, is_stored = self.X, hasattr(self.X, "to_memory")
-        if hasattr(X, "dask") and X.numblocks[1] > 1:
-            raise InputError(
-                f"{self.where} is a dask array whose chunks hold some of the columns; chunk it by "
-                "rows first, e.g. adata.X = adata.X.rechunk((4096, -1))"
-            )
-        if is_stored and X.format == "csc":
-            raise InputError(
-                f"{self.where} is stored by columns (CSC); store it by rows first: read all into "
-                "memory, convert it, e.g. adata.X = adata.X.tocsr(), and write it again"
-            )
+        text = f"{self.where} is a dask array whose chunks hold some of the columns; chunk it by"
+        cure = "rows first, e.g. adata.X = adata.X.rechunk((4096, -1))"
+        check(not hasattr(X, "dask") or X.numblocks[1] == 1, f"{text} {cure}")
+        text = f"{self.where} is stored by columns (CSC); store it by rows first: read all into"
+        cure = "memory, convert it, e.g. adata.X = adata.X.tocsr(), and write it again"
+        check(not is_stored or X.format != "csc", f"{text} {cure}")
         n, d = X.shape
         self.is_sparse = is_stored or issparse(getattr(X, "_meta", None))
         half = self.is_sparse and X.dtype == np.float16

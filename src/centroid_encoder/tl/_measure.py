@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import check
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
 SHAPES = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent"]
@@ -145,27 +145,27 @@ class Measurement:
         self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
         shares = np.asarray(self.quantiles)
         fits = shares.dtype.kind in "biuf" and bool(((shares >= 0) & (shares <= 1)).all())
-        _check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
+        check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
         self._shares: list[float] = np.unique(shares.astype(float)).tolist()
         properties = self.properties
         fits = isinstance(properties, Iterable) and all(name in MORE for name in properties)
-        _check(fits, f"properties must be among {MORE}; got {properties!r}", "properties")
+        check(fits, f"properties must be among {MORE}; got {properties!r}", "properties")
         fits = self.spacing is None or self.unit is not None
-        _check(fits, "spacing has no unit; pass unit='um'", "spacing")
+        check(fits, "spacing has no unit; pass unit='um'", "spacing")
         fits = self.channel_axis is None or isinstance(self.channel_axis, Integral)
         text = f"channel_axis must be the number of an axis; got {self.channel_axis!r}"
-        _check(fits, text, "channel_axis")
+        check(fits, text, "channel_axis")
         images = {} if self.images is None else self.images
         images = images if isinstance(images, Mapping) else {"intensity": images}
         for name, given in ("channel_axis", self.channel_axis), ("quantiles", self._shares):
             fits = len(images) > 0 or given in (None, [])
-            _check(fits, f"{name} has no effect without images", name)
+            check(fits, f"{name} has no effect without images", name)
         named = self.labels if isinstance(self.labels, Mapping) else {"labels": self.labels}
         _check_names(((str(key), f"labels {key!r}") for key in named), "labels")
         self._regions = {str(key): self._region(key, one, images) for key, one in named.items()}
         kinds = {key: (len(one[1]), *sorted(one[2])) for key, one in self._regions.items()}
         text = f"labels must have the same number of axes and the same channels; got {kinds}"
-        _check(len(set(kinds.values())) == 1, text, "labels")
+        check(len(set(kinds.values())) == 1, text, "labels")
         _, spacing, channels = next(iter(self._regions.values()))
         self._ndim, self.channels = len(spacing), list(channels)
         self._shapes = list(dict.fromkeys([*SHAPES, *properties]))
@@ -180,21 +180,21 @@ class Measurement:
         axes = kept_axes(shape, first)[first:]
         ndim, text = len(axes), f"labels {name!r} have the shape {shape}"
         cure = "for one more of time, pass time_series=True"
-        _check(ndim in (2, 3), f"{text}, but space has 2 or 3 axes; {cure}", "labels")
+        check(ndim in (2, 3), f"{text}, but space has 2 or 3 axes; {cure}", "labels")
         fits = ndim == 2 or labels.dtype != np.uint8 or shape[axes[2]] not in (3, 4)
-        _check(fits, f"{text}, like a picture in colours; pass one number for each pixel", "labels")
+        check(fits, f"{text}, like a picture in colours; pass one number for each pixel", "labels")
         given = self.spacing.get(name, ()) if isinstance(self.spacing, Mapping) else self.spacing
         spacing = np.ravel(1.0 if given is None else given).tolist()
         if len(spacing) == len(shape) - first:
             spacing = [spacing[axis - first] for axis in axes]
         fits = len(spacing) in (1, ndim) and all(0 < step < np.inf for step in spacing)
         text = f"spacing must be a positive number, or {ndim} of them for labels {name!r}"
-        _check(fits, f"{text}; got {given!r}", "spacing")
+        check(fits, f"{text}; got {given!r}", "spacing")
         nested = [isinstance(one, Mapping) for one in images.values()]
         if any(nested):
             text = "images must be arrays, or a mapping for each of the labels; got images of"
             fits = name in images and all(nested)
-            _check(fits, f"{text} {list(images)}, and labels {name!r}", "images")
+            check(fits, f"{text} {list(images)}, and labels {name!r}", "images")
             images = images[name]
         channels = []
         for channel, image in images.items():
@@ -205,7 +205,7 @@ class Measurement:
                 fitting = [axis for axis in fitting if axis in (None, given, given + len(own))]
             text = f"image {channel!r} has the shape {own} and labels {name!r} {shape}: the pixels "
             text += "must be the same, beside one axis of channels, which channel_axis may choose"
-            _check(len(fitting) == 1 or fitting[:1] == [None], text, "images")
+            check(len(fitting) == 1 or fitting[:1] == [None], text, "images")
             axis = fitting[0 if given is None else -1]
             for i in [None] if axis is None else range(own[axis]):
                 key = str(channel) if i is None else f"{channel}_{i}"
@@ -225,9 +225,9 @@ class Measurement:
                 step(None)
                 pixels = np.ma.filled(_read(labels, frame), 0)
                 lowest, highest = int(pixels.min(initial=0)), int(pixels.max(initial=0))
-                _check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
+                check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
                 text = f"labels {name!r} contain {highest}, but must be below 2**63"
-                _check(highest < 2**63, text, "labels")
+                check(highest < 2**63, text, "labels")
                 pixels = pixels.astype(np.int64, copy=False)
                 codes, found = pd.factorize(pixels.ravel(), sort=True)
                 # The code 0 is reserved for the background, even if there is none.
@@ -254,7 +254,7 @@ class Measurement:
                 self._parts.append((obs, X, np.column_stack(centers) * spacing[::-1]))
             if n_found - n_before < 2:
                 self.notices.append(f"labels {name!r} hold {n_found - n_before} cells. {MASK}")
-        _check(n_done > 0, "the labels hold no cells: all pixels are background, 0", "labels")
+        check(n_done > 0, "the labels hold no cells: all pixels are background, 0", "labels")
         n_shapes = len(self._shapes)
         n_flat = sum(np.isnan(X[:, :n_shapes]).any(axis=1).sum() for _, X, _ in self._parts)
         if n_flat:
@@ -367,8 +367,8 @@ def _check_array(image: Any, kinds: str, text: str, parameter: str) -> None:
     fits = isinstance(dtype, np.dtype) and not dtype.hasobject
     fits = fits and hasattr(image, "shape") and not hasattr(image, "nnz")
     fits = fits and not isinstance(image, np.matrix)
-    _check(fits, f"{text}; got {type(image).__name__} ({dtype}). {ARRAY}", parameter)
-    _check(dtype.kind in kinds, f"{text}; got {dtype}", parameter)
+    check(fits, f"{text}; got {type(image).__name__} ({dtype}). {ARRAY}", parameter)
+    check(dtype.kind in kinds, f"{text}; got {dtype}", parameter)
 
 
 def _check_names(parts: Iterable[Sequence[Any]], parameter: str) -> None:
@@ -376,10 +376,5 @@ def _check_names(parts: Iterable[Sequence[Any]], parameter: str) -> None:
     first: dict[str, str] = {}
     for name, what, *_ in parts:
         text = f"{first.get(name)} and {what} would have the same name, {name!r}; rename one"
-        _check(name not in first, text, parameter)
+        check(name not in first, text, parameter)
         first[name] = what
-
-
-def _check(fits: bool, text: str, parameter: str) -> None:
-    if not fits:
-        raise InputError(text, parameter=parameter)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._matrix import count_gaps, describe_gaps, in_memory
 from centroid_encoder.tl._read import listed, read_matrix
@@ -138,11 +138,9 @@ def read_new_cells(
     wanted = getattr(model, "feature_names_in_", None)
     cells = NewCells(X, adata.obs_names, where, found, model, None, max_missing)
     if wanted is None or found is None:
-        if X.shape[1] != model.n_features_in_:
-            raise InputError(
-                f"{where} has {X.shape[1]} columns, but the map was trained on "
-                f"{model.n_features_in_}, and there are no names to match them"
-            )
+        n, n_known = X.shape[1], model.n_features_in_
+        text = f"{where} has {n} columns, but the map was trained on {n_known}, and there are no"
+        check(n == n_known, f"{text} names to match them")
         unnamed = f"the map has no names: columns of {where} are taken in their order"
         return cells, [] if found is None else [unnamed]
     if np.array_equal(found, wanted):
@@ -164,18 +162,15 @@ def read_new_cells(
         return cells, notices
     text = f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses"
     text = f"{text}: {listed(pd.Index(absent))}"
-    if (index < 0).all():
-        text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
-        raise InputError(text)
+    question = f"It has features like {names[0]!r}: are these names of another kind?"
+    check((index >= 0).any(), f"{text}. {question}")
     lacking = len(absent) / used.sum()
-    if lacking == 1:
-        raise InputError(text)
+    check(lacking < 1, text)
     if not max_missing:
         also = ", and a larger max_missing" if lacking > MAX_MISSING else ""
         raise InputError(f"{text} ({lacking:.0%}); {ESTIMATE}{also}", parameter="missing")
-    if lacking > max_missing:
-        text = f"{text} ({lacking:.0%}); pass max_missing={lacking:.2g} or more to estimate them"
-        raise InputError(text, parameter="max_missing")
+    cure = f"pass max_missing={lacking:.2g} or more to estimate them"
+    check(lacking <= max_missing, f"{text} ({lacking:.0%}); {cure}", "max_missing")
     text = f"{text}; they are estimated from the others"
     if model.fitted_map.novelty is None:
         text = f"{text}, which confidence does not allow for in a map without novelty"

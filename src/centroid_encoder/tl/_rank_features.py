@@ -17,7 +17,7 @@ from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, row_chunks
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, check_name
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, check, check_name
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill, is_gap
@@ -194,8 +194,7 @@ def rank_features(
     if method == "map":
         others = {"subset": subset, "group_key": group_key, **sources}
         for name, value in others.items():
-            if value is not None:
-                raise InputError(f'{name} has no effect with method="map"', name)
+            check(value is None, f'{name} has no effect with method="map"', name)
         result = _map_of(adata, groupby, key)
         comparison = _Comparison.read(adata, groupby, groups, reference, result.codes >= 0)
         ranking = _of_map(adata, comparison, result)
@@ -236,12 +235,10 @@ class _Comparison:
         there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
         names = column.categories[there].astype(str)
         codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
-        if len(names) < 2:
-            text = f"obs[{groupby!r}] has cells of {len(names)} group"
-            raise InputError(f"{text} here; a comparison needs two", "groupby")
-        if not names.is_unique or "" in names:
-            text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and"
-            raise InputError(f"{text} '1'; rename them", "groupby")
+        text = f"obs[{groupby!r}] has cells of {len(names)} group"
+        check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
+        text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
+        check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
         def index(name: object, parameter: str) -> int:
             if str(name) not in names:
@@ -250,14 +247,12 @@ class _Comparison:
             return int(names.get_loc(str(name)))
 
         against = None if reference == "rest" else index(reference, "reference")
-        if isinstance(groups, str) and groups == "all":
-            groups = names
-        elif isinstance(groups, str) or not np.iterable(groups):
-            raise InputError(f'groups must be "all" or a list; got {groups!r}', "groups")
+        groups = names if isinstance(groups, str) and groups == "all" else groups
+        is_list = np.iterable(groups) and not isinstance(groups, str)
+        check(is_list, f'groups must be "all" or a list; got {groups!r}', "groups")
         wanted = [index(name, "groups") for name in groups]
         ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
-        if not len(ranked):
-            raise InputError("groups has no group beside the reference", "groups")
+        check(len(ranked), "groups has no group beside the reference", "groups")
         return cls(groupby, names, codes, ranked, against)
 
 
@@ -266,36 +261,28 @@ class _Ranking:
     """Values of all features (columns) for the groups that are ranked (rows)."""
 
     features: NDArray[np.object_]
-    scores: Doubles
-    logfoldchanges: Doubles
-    pvals: Doubles
-    more: Mapping[str, Doubles]
-    """Further record arrays."""
-    shares: Mapping[str, Doubles]
-    """Further tables."""
+    numbers: dict[str, Doubles]
+    """Values of the record arrays, ``"scores"`` and ``"pvals"`` among them."""
+    shares: dict[str, Doubles]
+    """Values of the tables."""
     params: dict[str, Any]
     notices: list[str]
 
     def stored(self, comparison: _Comparison, n_features: int | None) -> dict[str, Any]:
         """Return the entries of ``uns`` in the layout of scanpy."""
-        fields = comparison.names[comparison.ranked]
-        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :n_features]
-        adjusted = np.full_like(self.pvals, np.nan)
-        for row, p in zip(adjusted, self.pvals, strict=True):
+        fields, pvals = comparison.names[comparison.ranked], self.numbers["pvals"]
+        order = np.argsort(-self.numbers["scores"], axis=1, kind="stable")[:, :n_features]
+        adjusted = np.full_like(pvals, np.nan)
+        for row, p in zip(adjusted, pvals, strict=True):
             row[~np.isnan(p)] = false_discovery_control(p[~np.isnan(p)])
 
         def records(values: NDArray[Any], dtype: str) -> Any:
             table = pd.DataFrame(np.take_along_axis(values, order, axis=1).T, columns=fields)
             return table.to_records(index=False, column_dtypes=dict.fromkeys(fields, dtype))
 
-        names = np.broadcast_to(self.features, self.scores.shape)
-        found: dict[str, Any] = {"names": records(names, "O")}
-        numbers = {"scores": self.scores, "logfoldchanges": self.logfoldchanges, **self.more}
-        found |= {name: records(values, "float32") for name, values in numbers.items()}
-        found |= {
-            "pvals": records(self.pvals, "float64"),
-            "pvals_adj": records(adjusted, "float64"),
-        }
+        found = {"names": records(np.broadcast_to(self.features, pvals.shape), "O")}
+        for name, values in (self.numbers | {"pvals_adj": adjusted}).items():
+            found[name] = records(values, "float64" if name.startswith("pvals") else "float32")
         is_table = all(map(is_key, fields)) and "_index" not in fields
         for name, values in self.shares.items() if is_table else ():
             found[name] = pd.DataFrame(values.T, index=self.features, columns=fields)
@@ -336,9 +323,10 @@ def _of_data(
         else:
             units = categorical(adata, group_key, "group_key")
             p, notices = _p_values(X, comparison, np.asarray(units.codes), group_key)
-    more = {"mean_differences": found.difference[rows]}
+    numbers = {"scores": 2 * found.auroc[rows] - 1, "logfoldchanges": changes}
+    numbers |= {"mean_differences": found.difference[rows], "pvals": p}
     params = {name: sources[name] for name in ("use_raw", "layer")}
-    return _Ranking(names, 2 * found.auroc[rows] - 1, changes, p, more, shares, params, notices)
+    return _Ranking(names, numbers, shares, params, notices)
 
 
 def _circular(adata: AnnData, column: str) -> str:
@@ -410,9 +398,8 @@ def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
 def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     """Return a map whose classes are the groups."""
     result = read_result(adata, key, trained=True)
-    if groupby != result.label_key:
-        text = f"groupby={groupby!r}: the classes of the map are those of"
-        raise InputError(f'{text} {result.label_key!r}; pass method="auroc"', "groupby")
+    text = f"groupby={groupby!r}: the classes of the map are those of {result.label_key!r}"
+    check(groupby == result.label_key, f'{text}; pass method="auroc"', "groupby")
     return result
 
 
@@ -424,9 +411,8 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
 
     model = fitted_model(adata, result.key, device="cpu")
     cells, notices = read_new_cells(adata, model, result.stored.source, 1.0)
-    if cells.names is None:
-        text = "the features of the map have no names"
-        raise InputError(f'{text}; pass method="auroc" to compare those of X', "method")
+    text = "the features of the map have no names"
+    check(cells.names is not None, f'{text}; pass method="auroc" to compare those of X', "method")
     map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
     order = [str(name) for name in model.classes_.tolist()]
     at = pd.Index(order).get_indexer(comparison.names)
@@ -447,9 +433,8 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
     for i, j in enumerate(comparison.ranked.tolist()):
         others = [comparison.reference] if comparison.reference is not None else []
         others = others or [k for k in range(n_groups) if k != j]
-        if not sizes[others].any():
-            text = "no cell of the reference was trained on; pass all cells of the map"
-            raise InputError(text, "adata")
+        text = "no cell of the reference was trained on; pass all cells of the map"
+        check(sizes[others].any(), text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
         n, (total, squares) = 0, np.zeros((2, len(kept)))
         for z in chosen((split == TEST) & (codes == j)):
@@ -457,14 +442,13 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             n += len(found)
             total += found.sum(axis=0)
             squares += np.square(found).sum(axis=0)
-        if not n:
-            text = f"no cell of {comparison.names[j]!r} was held out"
-            raise InputError(f"{text}; train with a test_size, or leave it out of groups", "groups")
+        text = f"no cell of {comparison.names[j]!r} was held out; train with a test_size, or leave"
+        check(n, f"{text} it out of groups", "groups")
         scores[i, kept] = mean = total / n
         deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
         n_cells[i] = n
     nothing = np.full_like(scores, np.nan)
-    more = {"deviations": deviations}
+    numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
     params |= {"n_cells": n_cells}
-    return _Ranking(features, scores, nothing, nothing, more, {}, params, notices)
+    return _Ranking(features, numbers | {"pvals": nothing}, {}, params, notices)

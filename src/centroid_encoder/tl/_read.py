@@ -16,7 +16,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
-from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
+from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check, check_name
 from centroid_encoder.tl._matrix import (
     LazyMatrix,
     count_gaps,
@@ -105,8 +105,7 @@ def read_cells(
 
     A matrix that is not in memory is loaded or, with `by_parts`, becomes a `LazyMatrix`.
     """
-    if not adata.n_obs:
-        raise InputError("adata has no cells")
+    check(adata.n_obs, "adata has no cells")
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
     logger.info("computing centroid-encoder of %r", label_key)
     check_choice("missing", missing, Missing)
@@ -122,9 +121,8 @@ def read_cells(
     kept = n_gaps < (1 if missing == "drop" else X.shape[1])
     codes = np.where(kept, codes, -1)
     empty = np.setdiff1d(np.arange(len(classes)), codes)
-    if len(empty):
-        text = f"no cell of {listed(classes[empty])} is left without missing values"
-        raise InputError(text, parameter="missing")
+    text = f"no cell of {listed(classes[empty])} is left without missing values"
+    check(not len(empty), text, "missing")
     if not kept.all():
         logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
         rows = np.flatnonzero(kept)
@@ -205,10 +203,9 @@ def _read_labels(
         categories = categories[categories != unlabeled_category]
         column = column.cat.set_categories(categories)
     classes = column.cat.remove_unused_categories().cat.categories
-    if len(classes) < 2:
-        found = f"one class only ({classes[0]!r})" if len(classes) else "no labels"
-        text = f"{where} has {found}; a supervised embedding needs two classes or more"
-        raise InputError(text, parameter="label_key")
+    found = f"one class only ({classes[0]!r})" if len(classes) else "no labels"
+    text = f"{where} has {found}; a supervised embedding needs two classes or more"
+    check(len(classes) > 1, text, "label_key")
     kind = pd.api.types.infer_dtype(classes)
     if kind not in ("string", "integer", "boolean"):
         raise unsuitable(
@@ -228,9 +225,8 @@ def _read_groups(
     if n_missing := int((codes[labeled] < 0).sum()):
         text = f"{n_missing} labeled cells have no value in obs[{group_key!r}] (group_key)"
         raise InputError(text, parameter="group_key")
-    if len(np.unique(codes[labeled])) < 2:
-        text = f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
-        raise InputError(f"{text} (group_key)", parameter="group_key")
+    text = f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
+    check(len(np.unique(codes[labeled])) > 1, f"{text} (group_key)", "group_key")
     return codes.astype(np.intp), pd.Index(names)
 
 
@@ -269,8 +265,7 @@ def read_matrix(
         names = adata.var_names
     else:
         X, where, names = adata.X, "X", adata.var_names
-        if X is None:
-            raise InputError("adata.X is empty; pass layer or use_rep", parameter="layer")
+        check(X is not None, "adata.X is empty; pass layer or use_rep", "layer")
     if names is not None:
         if not names.is_unique:
             text = f"{where} has the name {names[names.duplicated()][0]!r} more than once"
@@ -315,9 +310,8 @@ def check_read(adata: AnnData) -> None:
         if isinstance(adata, str | os.PathLike):
             remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
         raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
-    if not isinstance(adata.obs, pd.DataFrame):
-        text = "the columns of adata are not in memory, as after anndata.experimental.read_lazy"
-        raise InputError(f"{text}; call adata = adata.to_memory() first", "adata")
+    text = "the columns of adata are not in memory, as after anndata.experimental.read_lazy; call"
+    check(isinstance(adata.obs, pd.DataFrame), f"{text} adata = adata.to_memory() first", "adata")
 
 
 def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
@@ -328,9 +322,8 @@ def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str =
 
 def check_choice(parameter: str, value: object, choices: Any) -> None:
     """Raise an InputError for a value that is not among those of a Literal type."""
-    if value not in get_args(choices):
-        names = " or ".join(map(repr, get_args(choices)))
-        raise InputError(f"{parameter} must be {names}; got {value!r}", parameter=parameter)
+    text = f"{parameter} must be {' or '.join(map(repr, get_args(choices)))}; got {value!r}"
+    check(value in get_args(choices), text, parameter)
 
 
 def near_matches(word: object, names: Iterable[object]) -> str:
@@ -360,8 +353,7 @@ def is_key(name: str) -> bool:
 
 def check_key(name: str, parameter: str) -> None:
     """Raise an InputError for a name that cannot be a key in ``.h5ad`` files and zarr stores."""
-    if not is_key(name):
-        raise InputError(f"{parameter} must not be {name!r}: files cannot hold that", parameter)
+    check(is_key(name), f"{parameter} must not be {name!r}: files cannot hold that", parameter)
 
 
 def _mask_columns(adata: Any, mask_var: MaskVar) -> NDArray[np.intp] | None:

@@ -14,7 +14,7 @@ from anndata import AnnData
 from anndata.io import read_elem
 from sklearn.utils.validation import check_is_fitted
 
-from centroid_encoder.errors import InputError, InputTypeError, check_name
+from centroid_encoder.errors import InputTypeError, check, check_name
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl import _result
@@ -92,6 +92,6 @@ def check_free(adata: AnnData, key: str) -> None:
     if key == "ce" or _result.StoredMap.read(adata, key) is not None:
         return
     for slot, name in (("uns", key), ("obsm", _result.embedding_key(key))):
-        if name in getattr(adata, slot):
-            text = f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose"
-            raise InputError(f"{text} another key_added, or delete it first", "key_added")
+        text = f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose"
+        text += " another key_added, or delete it first"
+        check(name not in getattr(adata, slot), text, "key_added")

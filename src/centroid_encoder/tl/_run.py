@@ -18,7 +18,7 @@ from sklearn.base import clone
 from centroid_encoder.checks import Number
 from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
+from centroid_encoder.errors import CentroidEncoderWarning, InputTypeError, check, check_name
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import colors_key, label_categories
@@ -96,9 +96,8 @@ class Job(ABC):
         """Write all results into `adata`; if that fails, `adata` stays as it was."""
         if not self.results:
             raise RuntimeError("nothing to write: the job has not ended")
-        if not adata.obs_names.equals(self.obs_names):
-            text = "the cells of adata have changed since they were read, so no results are written"
-            raise InputError(text)
+        text = "the cells of adata have changed since they were read, so no results are written"
+        check(adata.obs_names.equals(self.obs_names), text)
         _write(adata, self.results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
         for slot, entries in self.results.items():
@@ -143,9 +142,8 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
         check_read(adata)
-        if adata.is_view and adata.isbacked and not copy:
-            text = "results cannot be written to a view of a file; pass adata.to_memory(), or"
-            raise InputError(f"{text} copy=True", parameter="copy")
+        text = "results cannot be written to a view of a file; pass adata.to_memory(), or copy=True"
+        check(copy or not (adata.is_view and adata.isbacked), text, "copy")
         job = prepare(*args, **kwargs)
         run_job(job, progress=progress)
         if copy:
@@ -201,9 +199,8 @@ def result_key(key_added: str | None) -> str:
 def check_not_replaced(label_key: object, *written: str) -> None:
     """Raise an InputError if the label column is among the columns `written` by the job."""
     check_name(label_key, "label_key", "a column of obs")
-    if label_key in written:
-        text = f"obs[{label_key!r}] would be replaced by the results; pass another key_added"
-        raise InputError(text, parameter="key_added")
+    text = f"obs[{label_key!r}] would be replaced by the results; pass another key_added"
+    check(label_key not in written, text, "key_added")
 
 
 def _write(adata: AnnData, results: Results) -> None:
@@ -216,8 +213,8 @@ def _write(adata: AnnData, results: Results) -> None:
     )
     try:
         for name, value in results.get("obs", {}).items():
-            if list(target.obs).count(name) > 1:
-                raise InputError(f"obs has several columns {name!r}; rename or drop all but one")
+            text = f"obs has several columns {name!r}; rename or drop all but one"
+            check(list(target.obs).count(name) < 2, text)
             is_new = isinstance(value, pd.Categorical) and name in target.obs
             if is_new and not value.categories.equals(label_categories(target.obs[name])):
                 target.uns.pop(colors_key(name), None)  # colours of other categories

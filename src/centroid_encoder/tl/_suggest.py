@@ -10,7 +10,7 @@ from anndata import AnnData
 
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import count_gaps, fill_missing
 from centroid_encoder.tl._new_cells import read_new_cells
@@ -135,9 +135,8 @@ def suggest(
         x = fill_missing(x, is_usable)
     else:
         for name, value in {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None}.items():
-            if value is not None:
-                text = f"{name} has no effect: the values are those of the map {key!r}"
-                raise InputError(text, parameter=name)
+            text = f"{name} has no effect: the values are those of the map {key!r}"
+            check(value is None, text, name)
         model = fitted_model(adata, key, device="cpu")
         cells, _ = read_new_cells(adata, model, stored.source, 1.0)
         prepared = cells.prepared(cells.X[pool])

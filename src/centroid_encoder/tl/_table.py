@@ -12,7 +12,7 @@ import pandas as pd
 from anndata import AnnData
 from anndata.utils import make_index_unique
 
-from centroid_encoder.errors import CentroidEncoderWarning, InputError
+from centroid_encoder.errors import CentroidEncoderWarning, InputError, check
 from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
 from centroid_encoder.tl._text import UNPACK, read_text
 
@@ -96,8 +96,7 @@ def read_with_notices(
         if frame.columns.isin(columns).sum() == len(columns):
             notices.append(advice)
     adata = frame_to_anndata(frame, roles)
-    if not adata.n_vars:
-        raise InputError("the table has no column with measurements")
+    check(adata.n_vars, "the table has no column with measurements")
     return adata, [*(f"{path.name}: {notice}" for notice in notices), *doubts(adata)]
 
 
@@ -180,8 +179,7 @@ def with_roles(adata: AnnData, roles: Mapping[str, Role]) -> AnnData:
     features = adata.to_df()
     columns = {x: (adata.obs if x in adata.obs else features)[x].array for x in names}
     new = frame_to_anndata(pd.DataFrame(columns), chosen | roles, names=False)
-    if not new.n_vars:
-        raise InputError("no feature is left: a table needs at least one")
+    check(new.n_vars, "no feature is left: a table needs at least one")
     new.obs_names = adata.obs_names
     new.obs = new.obs.join(adata.obs[adata.obs.columns.difference(names, sort=False)])
     new.uns = {**adata.uns, **new.uns}

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
-from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.errors import InputError, MissingKeyError, check
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing, issparse
 from centroid_encoder.tl._new_cells import NewCells, read_new_cells
@@ -97,8 +97,7 @@ def telling_features(
     >>> ce.tl.telling_features(adata, classes="CD19+ B", n_features=2).index.tolist()
     ['CD79A', 'CD79B']
     """
-    if (cell is None) == (classes is None):
-        raise InputError("pass either a cell or classes", "cell")
+    check((cell is None) != (classes is None), "pass either a cell or classes", "cell")
     Number(1, integer=True).check("n_features", n_features)
     result = read_result(adata, key)
     if classes is not None:
@@ -163,8 +162,7 @@ class TellingFeatures:
         """Return the codes of the two classes that are compared for a cell."""
         result = self._result
         label, predicted = int(result.codes[row]), int(result.predicted[row])
-        if predicted < 0:
-            raise InputError("the cell is not in the map, or is not assigned to a class")
+        check(predicted >= 0, "the cell is not in the map, or is not assigned to a class")
         if label not in (-1, predicted):
             return label, predicted
         likeliness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
@@ -186,8 +184,7 @@ class TellingFeatures:
         masks = [codes == pair[0], codes == pair[1] if pair[1] >= 0 else codes >= 0]
         for code, mask in zip(pair, (masks[0], masks[1] & ~masks[0]), strict=True):
             rows = np.flatnonzero(mask)
-            if not len(rows):
-                raise InputError(f"no cell has the label {titles[code]!r}")
+            check(len(rows), f"no cell has the label {titles[code]!r}")
             is_large = len(rows) > n_most
             samples.append(rng.choice(rows, n_most, replace=False) if is_large else rows)
         both = np.sort(np.concatenate(samples))

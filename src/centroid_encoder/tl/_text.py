@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 from anndata.utils import make_index_unique
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 
 SEPARATORS = "\t;,|"
 """Possible separators; where two fit equally well, the first one is taken, and a space if none."""
@@ -70,10 +70,8 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     _, header_line, header_end = sample[start + n_header - 1]
     body = sample[start + n_header :]
     for row, line, _ in body:
-        if len(row) > n_fields:
-            raise InputError(too_long.format(line, len(row), len(names)))
-    if not body:
-        raise InputError("it has a header and no rows")
+        check(len(row) <= n_fields, too_long.format(line, len(row), len(names)))
+    check(body, "it has a header and no rows")
     if len(names) < n_fields:
         names = (
             ["", *names] if any(row[n_fields - 1 :] != [""] for row, _, _ in body) else [*names, ""]
@@ -129,8 +127,7 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         text = raw.decode("cp1252", errors="replace")
         notices.append("it is no UTF-8, and was read as Windows text (cp1252)")
-    if "\0" in text:
-        raise InputError("it is no text, or in no known encoding; save it as CSV in UTF-8")
+    check("\0" not in text, "it is no text, or in no known encoding; save it as CSV in UTF-8")
     if "\r" in text:
         text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
     # Outlines of cells may be longer than the default limit.
@@ -165,8 +162,7 @@ def _separator(stream: io.StringIO) -> str:
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:
-    if not rows:
-        raise InputError("it is empty")
+    check(rows, "it is empty")
     counts = Counter(map(len, rows))
     return max(counts, key=lambda n: (counts[n], n))
 

@@ -17,7 +17,7 @@ from anndata import AnnData, settings
 from anndata.io import read_elem, write_elem
 from pandas.api.extensions import ExtensionArray
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._matrix import is_lazy, issparse
 from centroid_encoder.tl._read import is_key
 
@@ -107,8 +107,8 @@ def writable_frame(frame: pd.DataFrame, where: str, without: Collection[str] = (
     index, name = frame.index, frame.index.name
     if not _is_writable(index.values):
         index = pd.Index(list(map(str, index)), dtype=object)
-    if not _is_writable(index.values):
-        raise InputError(f"{where}.index has text that no file can hold; rename the rows")
+    text = f"{where}.index has text that no file can hold; rename the rows"
+    check(_is_writable(index.values), text)
     name = "" if name is None else str(name).replace("/", "|")
     is_free = is_key(name) and name not in columns
     return pd.DataFrame(columns, index=index.rename(name if is_free else None))

@@ -13,6 +13,7 @@ from anndata.io import write_elem
 from matplotlib.figure import Figure
 
 from centroid_encoder import tl
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
@@ -75,11 +76,9 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
             "this table is not in a zarr store in a folder of this computer; write the object once "
             "with sdata.write(…), or save the table as .h5ad"
         )
-    if name not in sdata.tables or sdata.tables[name] is not table.adata:
-        raise ValueError(
-            f"sdata.tables[{name!r}] is no longer the table that was chosen here; choose it again, "
-            "or save this one as .h5ad"
-        )
+    is_there = name in sdata.tables and sdata.tables[name] is table.adata
+    text = f"sdata.tables[{name!r}] is no longer the table that was chosen here; choose it again,"
+    check(is_there, f"{text} or save this one as .h5ad")
     folder = store / "tables" / name
     check_no_links(store / "tables")
     before, copy = zarr.open_group(folder, mode="r"), writable(table.adata, without)

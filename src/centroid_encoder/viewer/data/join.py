@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from centroid_encoder.errors import check
 from centroid_encoder.tl._roles import affine_residuals
 from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
@@ -66,10 +67,8 @@ class Link:
         obs = self.table.adata.obs
         n_obs, rows = len(obs), np.arange(len(obs))
         if self.image is not None:
-            if self.image_column not in obs:
-                raise ValueError(
-                    f"the table has no column {self.image_column!r}; choose another one"
-                )
+            text = f"the table has no column {self.image_column!r}; choose another one"
+            check(self.image_column in obs, text)
             codes, values = pd.factorize(obs[self.image_column])
             wanted = [name_of(value) == name_of(self.image) for value in values]
             rows = np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
@@ -141,10 +140,8 @@ class Join:
 def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return for each row its index in ``of.ids``; −1 for rows that are not in the layer."""
     obs, name = link.table.adata.obs, link.id_column
-    if name is None:
-        raise ValueError(
-            "no column of the table has a usual name for ids, such as cell_id; choose the column"
-        )
+    text = "no column of the table has a usual name for ids, such as cell_id; choose the column"
+    check(name is not None, text)
     if name not in obs and name != OBS_NAMES:
         raise ValueError(f"the table has no column {name!r}; choose another one")
     column = (obs[name] if name in obs else obs.index.to_series()).iloc[rows]
@@ -225,11 +222,9 @@ def find_misfit(link: Link, join: Join, question: str = "") -> Misfit | None:
     if ((share := _share_at_labels(join, places)) or 0) >= 0.5:
         return None
     missing = join.n_rows - join.n_joined
-    if missing > join.n_rows / 2:
-        raise ValueError(
-            f"{missing:,} of {join.n_rows:,} cells have no label in {link.layer.name}, which is "
-            "left as it is: the table may belong to another image; choose another layer or column"
-        )
+    text = f"{missing:,} of {join.n_rows:,} cells have no label in {link.layer.name}, which is left"
+    cure = "as it is: the table may belong to another image; choose another layer or column"
+    check(missing <= join.n_rows / 2, f"{text} {cure}")
     text = (
         f"The positions in {where} contradict these ids: only {100 * (share or 0):.0f} % of the "
         "cells lie at their label"

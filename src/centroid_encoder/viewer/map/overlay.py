@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
 from napari.layers import Image, Labels, Layer, Points, Shapes
-from napari.layers.base import ActionType
 from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
@@ -80,8 +79,7 @@ class LayerLink:
         self._marking = False
         if isinstance(layer, ItemLayer):
             self._callbacks: list[tuple[Any, Any]] = [
-                (layer.selected_data.events.items_changed, self._on_selected),
-                (layer.events.data, self._on_items),
+                (layer.selected_data.events.items_changed, self._on_selected)
             ]
         else:
             active, grid = viewer.layers.selection.events.active, viewer.canvas.grid.events.enabled
@@ -168,9 +166,8 @@ class LayerLink:
         mode, face, current = self._before
         with self.layer.block_update_properties():
             self.layer.current_face_color = current
-        n = len(self.layer.data)
-        new = np.tile(to_rgba(current), (max(n - len(face), 0), 1))
-        self.layer.face_color = np.concatenate([face[:n], new])
+        # If the user has added or removed items, colours cannot be assigned to the others.
+        self.layer.face_color = face if len(face) == len(self.layer.data) else current
         # Setting `face_color` has changed the mode; the layer has kept the old colour map.
         self.layer.face_color_mode = mode
         # If items were removed, napari has kept their values for the colours.
@@ -342,13 +339,6 @@ class LayerLink:
         if not self._marking:
             rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
             self._pick(rows[rows >= 0])
-
-    def _on_items(self, event: Any) -> None:
-        """Forget the own colours of points or shapes that the user has removed."""
-        if self._shown is not None and event.action == ActionType.REMOVED:
-            mode, face, current = self._before
-            gone = [i for i in event.data_indices if i < len(face)]
-            self._before = mode, np.delete(face, gone, axis=0), current
 
     def _title(self, name: str) -> str:
         return f"{self.layer.name} · {name}"

@@ -59,7 +59,7 @@ class ClassList(QWidget):
         self.view.customContextMenuRequested.connect(self._on_menu)
         self.view.itemPressed.connect(self._on_press)
         self.view.itemClicked.connect(self._on_click)
-        self.view.itemDoubleClicked.connect(self._on_double_click)
+        self.view.itemDoubleClicked.connect(lambda item: self._show_alone(self.view.row(item)))
         self.view.itemChanged.connect(self._on_ticked)
         self._clicked_box = False
         self.image: object = None
@@ -144,9 +144,6 @@ class ClassList(QWidget):
     def _on_click(self, _: QListWidgetItem) -> None:
         if not self._clicked_box:
             self.select([index.row() for index in self.view.selectedIndexes()])
-
-    def _on_double_click(self, item: QListWidgetItem) -> None:
-        self._show_alone(self.view.row(item))
 
     def _on_ticked(self, item: QListWidgetItem) -> None:
         self._clicked_box = True

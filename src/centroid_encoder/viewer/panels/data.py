@@ -92,7 +92,7 @@ class DataPanel(QWidget):
         form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
         self.details = QWidget()
-        self.fold.clicked.connect(self._on_fold)
+        self.fold.clicked.connect(lambda: self.show_details(self.details.isHidden()))
         self.below = column(self.details, form, self.images_table, self.joined_text)
         above = self.opening, self.measuring, self.details, self.message
         column(self, *above, self.mend_button, self.positions_button)
@@ -105,9 +105,6 @@ class DataPanel(QWidget):
         """Show or hide how the table and the layers belong together."""
         self.details.setVisible(on)
         self._show_fold()
-
-    def _on_fold(self) -> None:
-        self.show_details(self.details.isHidden())
 
     def _show_fold(self) -> None:
         """Say in one line what the details are."""

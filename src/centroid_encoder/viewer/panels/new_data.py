@@ -12,7 +12,7 @@ from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
 from qtpy.QtWidgets import QLabel
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._result import StoredMap, colors_key
 from centroid_encoder.viewer.data.tables import Table
@@ -171,12 +171,9 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     Raises an InputError if the results would replace a map that was trained on these cells.
     """
     own = StoredMap.read(table.adata, call.key)
-    if own is not None and own.ingested_from is None:
-        raise InputError(
-            f"{table.name} has a map of its own named {call.key!r}, which would be overwritten; "
-            "choose another name under Store as",
-            parameter="key_added",
-        )
+    fits = own is None or own.ingested_from is not None
+    text = f"{table.name} has a map of its own named {call.key!r}, which would be overwritten;"
+    check(fits, f"{text} choose another name under Store as", "key_added")
     try:
         job = cast("Ingestion", read_and_check(table, call, reference))
     except InputError as error:
