@@ -56,6 +56,12 @@ def run_copied(user: User, files: Files) -> ad.AnnData:
     return ad.read_h5ad(files.saved.with_name(f"{files.saved.stem}_ce.h5ad"))
 
 
+def assert_shown(user: User, image: str) -> None:
+    """Check that an image is shown with its cells, without its mask, and no other image."""
+    names = {x for letter in "ABCD" for x in (letter, f"{letter}_mask", f"{letter}_mask labels")}
+    assert set(user.ask("tissue")["shown"]) & names == {image, f"{image}_mask labels"}
+
+
 def assert_same_map(first: ad.AnnData, second: ad.AnnData) -> None:
     np.testing.assert_allclose(first.obsm["X_ce"], second.obsm["X_ce"], rtol=1e-4, atol=1e-4)
 
@@ -85,6 +91,7 @@ def test_drop_and_open(user: User, files: Files) -> None:
     user.wait_for("draft: * held out wrong")
     user.wait_for(f"*{len(files.cells)} cells in 3 images, 3 of them open*")
     user.dismiss_notifications()
+    assert_shown(user, "A")
 
 
 def test_lasso(user: User, files: Files) -> None:
@@ -187,9 +194,10 @@ def test_check(user: User) -> None:
     user.wait_for("*Voronoi error on images that the networks have seen:*")
 
 
-def test_review(user: User, decided: dict[str, str]) -> None:
+def test_review(user: User, files: Files, decided: dict[str, str]) -> None:
     """Three doubtful labels are decided by keys: two are changed, one is kept."""
     first = user.ready("*", "TableView")
+    assert first["height"] > 10, "no line of the list is in view"
     user.at(first["x"], first["y"])
     for n, key in enumerate(["Return", "k", "Return"], start=1):
         (name,) = user.wait_until(
@@ -201,6 +209,8 @@ def test_review(user: User, decided: dict[str, str]) -> None:
         decided[name] = "" if key == "k" else predicted
         user.key(key)
         user.wait_for(f"* Decided: {n}.")
+    (name,) = user.settled(user.selected, "the next cell is selected")
+    assert_shown(user, files.cells["image"][name])
 
 
 def test_save(user: User, files: Files, decided: dict[str, str]) -> None:
@@ -255,9 +265,7 @@ def test_next_image(user: User, files: Files, next_files: Files) -> None:
     user.wait_for(f"{len(next_files.cells)} cells placed in the map of {files.saved.name}*")
     placed = save_by_return(user, next_files)
     assert np.mean(placed.obs["ce_label"].astype(str) == next_files.cells["cell_type"]) > 0.8
-    shown = set(user.ask("tissue")["shown"])
-    assert shown >= {"D", "D_mask labels"}
-    assert not shown & {"A", "B", "C"}
+    assert_shown(user, "D")
 
 
 def test_copy_the_placing(user: User, next_files: Files) -> None:
