@@ -24,7 +24,8 @@ SIZE = 1280, 780
 PATIENCE = 90
 """Seconds after which something that does not happen is a failure."""
 MAX_BLOCK = 1.0
-"""Longest block of the event loop in seconds, but for the import of PyTorch."""
+"""Longest block of the event loop in seconds, but for imports. napari takes up to another second
+for each layer that it adds, at first because it compiles its colour maps."""
 
 
 class User:

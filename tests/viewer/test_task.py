@@ -1,5 +1,7 @@
 """A job in a thread: its steps, its frames and its end."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -140,3 +142,14 @@ def test_an_error_ends_a_task(qtbot, is_made):
     wait_for_thread(listener.task)
     deliver()
     assert listener.ends == [error]
+
+
+def test_a_reader_does_not_keep_the_process_alive():
+    code = (
+        "import time; from qtpy.QtCore import QCoreApplication\n"
+        "from centroid_encoder.viewer.task import Task\n"
+        "app = QCoreApplication([])\n"
+        "task = Task(lambda _: time.sleep(600), print, daemon=True)\n"
+        "assert task.is_running"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
