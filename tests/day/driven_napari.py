@@ -34,6 +34,8 @@ TICK = 50
 """Milliseconds between two ticks of the event loop."""
 LONG = 0.25
 """Seconds after which a block of the event loop is noted."""
+MANY = 300
+"""An import of more modules is that of a large library, such as PyTorch or AnnData with Dask."""
 TEXTS = ("text", "currentText", "placeholderText", "accessibleName", "windowTitle")
 
 
@@ -139,17 +141,20 @@ def answer(answers: Any) -> None:
 
 
 def clock(note: Callable[..., None]) -> Callable[[bool], None]:
-    """Return a function for each tick, which notes how long it was not called.
+    """Return a function for each tick, which notes how long it was not called, and why.
 
-    It measures the processor time of this thread, too, which other processes do not lengthen. With
-    False, it begins again without a note.
+    A block may be an import, or napari may add layers. The processor time of this thread is noted,
+    too: other processes do not lengthen it. With False, nothing is noted.
     """
-    last: list[Any] = []
+    last: list[float] = []
 
     def tick(noted: bool = True) -> None:
-        now = [time.monotonic(), time.thread_time(), "torch" in sys.modules]
-        if noted and last and (wall := now[0] - last[0] - TICK / 1000) > LONG:
-            note(wall=wall, cpu=now[1] - last[1], is_import_of_torch=now[2] != last[2])
+        viewer = napari.current_viewer()
+        there = len(sys.modules), 0 if viewer is None else len(viewer.layers)
+        now = [time.monotonic(), time.thread_time(), *there]
+        wall, cpu, n_modules, n_layers = np.subtract(now, last or now).tolist()
+        if noted and wall - TICK / 1000 > LONG:
+            note(wall=wall, cpu=cpu, is_import=n_modules > MANY, n_layers=max(n_layers, 0))
         last[:] = now
 
     return tick

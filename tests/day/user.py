@@ -203,12 +203,12 @@ class User:
         """Return the errors of napari and the long blocks since the last call."""
         lines = (self.folder / "faults").read_text().splitlines()
         new, self._n_faults = lines[self._n_faults :], len(lines)
-        found = map(json.loads, new)
-        return [
-            one
-            for one in found
-            if "error" in one or (one["cpu"] > MAX_BLOCK and not one["is_import_of_torch"])
-        ]
+
+        def is_fault(one: dict[str, Any]) -> bool:
+            is_long = one.get("cpu", 0) > MAX_BLOCK * (1 + one.get("n_layers", 0))
+            return "error" in one or (is_long and not one["is_import"])
+
+        return [one for one in map(json.loads, new) if is_fault(one)]
 
 
 def line_of(pipe: IO[bytes]) -> bytes:
