@@ -3,9 +3,9 @@
     python driven_napari.py FOLDER [arguments of napari]
 
 Each line of the standard input is a question, ``["places", "Train"]``, and each line of the
-standard output is its answer, both in JSON. Nothing here acts on napari, and no widget is kept:
-a reference would hide a crash at the end. The files ``blocks`` and ``errors`` in the folder list
-how long the event loop was blocked, and the errors that napari reported.
+standard output is its answer, both in JSON. Nothing here acts on napari, and no widget is kept: a
+reference would hide a crash at the end. FOLDER/faults lists the errors that napari reported, and
+how long its event loop was blocked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,12 @@ from napari.qt import get_qapp
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QRect, QSocketNotifier, QTimer
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import (
-    QApplication,
-    QListView,
-    QMenu,
-    QMenuBar,
-    QTabBar,
-    QTableView,
-    QWidget,
-)
+from qtpy.QtWidgets import QApplication, QListView, QMenu, QMenuBar, QTabBar, QTableView, QWidget
 
-TICK = 0.05
-"""Seconds between two ticks of the event loop."""
+TICK = 50
+"""Milliseconds between two ticks of the event loop."""
 LONG = 0.25
-"""Seconds after which a block of the event loop is written down."""
+"""Seconds after which a block of the event loop is noted."""
 MANY = 300
 """An import of more modules is that of a large library, such as PyTorch or AnnData with Dask."""
 TEXTS = ("text", "currentText", "placeholderText", "accessibleName", "windowTitle")
@@ -55,87 +47,80 @@ def places(pattern: str, kind: str = "QWidget") -> list[dict[str, Any]]:
     """
     found = []
     for widget in QApplication.allWidgets():
-        if widget.isVisible() and kind in (one.__name__ for one in type(widget).__mro__):
-            view, parts = _parts(widget)
-            for texts, box, enabled in parts:
-                plain = [text.replace("&", "").replace("\u00a0", " ") for text in texts]
-                if not any(fnmatchcase(text, pattern) for text in plain):
-                    continue
+        if not widget.isVisible() or kind not in (x.__name__ for x in type(widget).__mro__):
+            continue
+        shows_items = isinstance(widget, QListView | QTableView)
+        view = widget.viewport() if shows_items else widget
+        for texts, box, enabled in _parts(widget):
+            texts = [text.replace("&", "").replace("\u00a0", " ") for text in texts]
+            if any(fnmatchcase(text, pattern) for text in texts):
                 shown = box & view.visibleRegion().boundingRect()
+                at = view.mapToGlobal(shown.center())
+                place = {"x": at.x(), "y": at.y(), "width": shown.width(), "height": shown.height()}
                 if not shown.isEmpty():
-                    at = view.mapToGlobal(shown.center())
-                    text = next(filter(None, plain), "")
-                    what = {"text": text, "kind": type(widget).__name__, "enabled": enabled}
-                    size = {"width": shown.width(), "height": shown.height()}
-                    found.append(what | size | {"x": at.x(), "y": at.y()})
+                    found.append(place | {"text": next(filter(None, texts), ""), "on": enabled})
     return found
 
 
-def _parts(widget: QWidget) -> tuple[QWidget, Iterator[tuple[list[str], QRect, bool]]]:
-    """Return the widget that draws the parts, and texts, place and state of each part."""
+def _parts(widget: QWidget) -> Iterator[tuple[list[str], QRect, bool]]:
+    """Yield the texts, the place and the state of each part of a widget."""
     if isinstance(widget, QMenu | QMenuBar):
-        actions = [x for x in widget.actions() if x.isVisible()]
-        parts = [([x.text()], widget.actionGeometry(x), x.isEnabled()) for x in actions]
+        for action in widget.actions():
+            if action.isVisible():
+                yield [action.text()], widget.actionGeometry(action), action.isEnabled()
     elif isinstance(widget, QTabBar):
-        tabs = [i for i in range(widget.count()) if widget.isTabVisible(i)]
-        parts = [([widget.tabText(i)], widget.tabRect(i), widget.isTabEnabled(i)) for i in tabs]
-    elif isinstance(widget, QListView | QTableView) and (model := widget.model()) is not None:
-        root = widget.rootIndex()
+        for i in filter(widget.isTabVisible, range(widget.count())):
+            yield [widget.tabText(i)], widget.tabRect(i), widget.isTabEnabled(i)
+    elif isinstance(widget, QListView | QTableView):
+        model, root = widget.model(), widget.rootIndex()
         # The bindings give no access to the number of columns of some models.
         n_columns = widget.horizontalHeader().count() if isinstance(widget, QTableView) else 1
-        n_rows = range(model.rowCount(root))
-        cells = [model.index(i, j, root) for i in n_rows for j in range(n_columns)]
-        parts = [([str(x.data() or "")], widget.visualRect(x), True) for x in cells]
-        return widget.viewport(), iter(parts)
+        for i in range(0 if model is None else model.rowCount(root)):
+            for index in (model.index(i, j, root) for j in range(n_columns)):
+                yield [str(index.data() or "")], widget.visualRect(index), True
     else:
         found = (getattr(widget, name, None) for name in TEXTS)
-        texts = [str(text()) for text in found if callable(text)]
-        parts = [(texts, widget.rect(), widget.isEnabled())]
-    return widget, iter(parts)
+        yield [str(text()) for text in found if callable(text)], widget.rect(), widget.isEnabled()
 
 
 def focus() -> str:
     """Return the class of the active window, and that of the widget with the focus."""
-    there = QApplication.activeWindow(), QApplication.focusWidget()
-    return " ".join(type(widget).__name__ for widget in there)
+    return " ".join(
+        type(x).__name__ for x in (QApplication.activeWindow(), QApplication.focusWidget())
+    )
 
 
 def tissue() -> dict[str, Any]:
-    """Return the layers, and where the canvas of napari is and looks."""
+    """Return the names of the layers that are shown, their number, and what is in view."""
     viewer = napari.current_viewer()
-    canvas = viewer.window._qt_viewer.canvas.native
+    canvas, camera = viewer.window._qt_viewer.canvas.native, viewer.scene.camera
     at = canvas.mapToGlobal(canvas.rect().center())
-    layers = [[x.name, type(x).__name__, x.visible] for x in viewer.layers]
-    camera = viewer.scene.camera
-    where = {"middle": [at.y(), at.x()], "size": [canvas.height(), canvas.width()]}
-    return where | {"layers": layers, "center": list(camera.center[1:]), "zoom": camera.zoom}
-
-
-def cells() -> dict[str, Any]:
-    """Return the table that is chosen, its selected cells, and their places in the map."""
-    widgets = QApplication.allWidgets()
-    widget = next((x for x in widgets if type(x).__name__ == "CentroidEncoderWidget"), None)
-    if widget is None or widget.session.adata is None:
-        return {"names": []}
-    session, canvas = widget.session, widget.map.canvas
-    adata, drawn = session.adata, session.drawn
-    label_key = session.label_key
-    found = {
-        "names": list(adata.obs_names),
-        "table": session.table.name,
-        "label_key": label_key,
-        "labels": [] if label_key is None else adata.obs[label_key].astype(str).tolist(),
-        "selected": list(adata.obs_names[session.selected]),
-        "has_map": drawn is not None,
-        "is_stored": session.result is not None,
-        "is_checked": session.check is not None,
+    return {
+        "n_layers": len(viewer.layers),
+        "shown": [layer.name for layer in viewer.layers if layer.visible],
+        "middle": [at.y(), at.x()],
+        "size": [canvas.height(), canvas.width()],
+        "center": list(camera.center[1:]),
+        "zoom": camera.zoom,
     }
-    scene = canvas.map.scene
-    if scene is not None and len(scene.points) == adata.n_obs:
-        points = canvas.map.ax.transData.transform(scene.points) / canvas.canvas.device_pixel_ratio
-        corner = canvas.canvas.mapToGlobal(canvas.canvas.rect().bottomLeft())
-        found["places"] = np.round(points * [1, -1] + [corner.x(), corner.y()], 1).tolist()
-    return found
+
+
+def cells() -> dict[str, list[Any]]:
+    """Return the cells of the table, their labels, those selected, and their places in the map."""
+    widget = next(
+        x for x in QApplication.allWidgets() if type(x).__name__ == "CentroidEncoderWidget"
+    )
+    session, canvas = widget.session, widget.map.canvas
+    adata = session.adata
+    corner = canvas.canvas.mapToGlobal(canvas.canvas.rect().bottomLeft())
+    points = canvas.map.ax.transData.transform(canvas.map.scene.points)
+    points = points / canvas.canvas.device_pixel_ratio * [1, -1] + [corner.x(), corner.y()]
+    return {
+        "names": list(adata.obs_names),
+        "labels": adata.obs[session.label_key].astype(str).tolist(),
+        "selected": list(adata.obs_names[session.selected]),
+        "places": np.round(points, 1).tolist(),
+    }
 
 
 def clipboard() -> str:
@@ -143,78 +128,63 @@ def clipboard() -> str:
     return QGuiApplication.clipboard().text()
 
 
-def answer(questions: int, answers: Any) -> None:
+def answer(answers: Any) -> None:
     """Answer a question of the standard input."""
-    line = b""
-    while not line.endswith(b"\n"):
-        part = os.read(questions, 2**16)
-        if not part:
-            return
-        line += part
-    name, *arguments = json.loads(line)
-    try:
-        found = {"answer": globals()[name](*arguments)}
-    except Exception:
-        found = {"error": traceback.format_exc()}
-    answers.write(json.dumps(found) + "\n")
-    answers.flush()
+    line = os.read(0, 2**16)
+    if line:
+        name, *arguments = json.loads(line)
+        try:
+            found = {"answer": globals()[name](*arguments)}
+        except Exception:
+            found = {"error": traceback.format_exc()}
+        print(json.dumps(found), file=answers, flush=True)
 
 
-class Watch:
-    """Writes down how long the event loop was blocked, but not by the questions.
+def clock(note: Callable[..., None]) -> Callable[[bool], None]:
+    """Return a function for each tick, which notes how long it was not called, and why.
 
-    A block is judged by the processor time of this thread: other processes do not lengthen it. It
-    may be an import of a large library, or napari may add layers.
+    A block may be an import, or napari may add layers. The processor time of this thread is noted,
+    too: other processes do not lengthen it. With False, nothing is noted.
     """
+    last: list[float] = []
 
-    def __init__(self, folder: Path) -> None:
-        self._blocks = (folder / "blocks").open("a")
-        self._last: tuple[float, float, int, int] | None = None
-
-    def tick(self) -> None:
-        """Compare the clocks with those of the last tick, and begin again."""
-        last = self._last
-        self.begin()
-        if last is not None and (wall := self._last[0] - last[0] - TICK) > LONG:
-            cpu, modules, layers = (self._last[i] - last[i] for i in (1, 2, 3))
-            block = {"wall": round(wall, 2), "cpu": round(cpu, 2)}
-            block |= {"is_import": modules > MANY, "n_layers": max(layers, 0)}
-            self._blocks.write(json.dumps(block) + "\n")
-            self._blocks.flush()
-
-    def begin(self) -> None:
-        """Note the clocks, and what is there."""
+    def tick(noted: bool = True) -> None:
         viewer = napari.current_viewer()
         there = len(sys.modules), 0 if viewer is None else len(viewer.layers)
-        self._last = time.monotonic(), time.thread_time(), *there
+        now = [time.monotonic(), time.thread_time(), *there]
+        wall, cpu, n_modules, n_layers = np.subtract(now, last or now).tolist()
+        if noted and wall - TICK / 1000 > LONG:
+            note(wall=wall, cpu=cpu, is_import=n_modules > MANY, n_layers=max(n_layers, 0))
+        last[:] = now
+
+    return tick
 
 
 def main() -> None:
     """Run napari as its command does."""
-    folder = Path(sys.argv.pop(1))
+    faults = (Path(sys.argv.pop(1)) / "faults").open("a")
     # What napari prints is no answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    app, watch = get_qapp(), Watch(folder)
-    notifier = QSocketNotifier(0, QSocketNotifier.Type.Read, app)
 
-    def respond() -> None:
-        watch.tick()
-        answer(0, answers)
-        watch.begin()
+    def note(**what: object) -> None:
+        print(json.dumps(what), file=faults, flush=True)
 
-    notifier.activated.connect(respond)
-    timer = QTimer(app)
-    timer.timeout.connect(watch.tick)
-    timer.start(round(1000 * TICK))
-    errors = (folder / "errors").open("a")
-
-    def note(event: Any) -> None:
+    def on_notification(event: Any) -> None:
         if str(event.severity).lower().endswith("error"):
-            errors.write(f"{event.message}\n")
-            errors.flush()
+            note(error=str(event.message))
 
-    notification_manager.notification_ready.connect(note)
+    def on_question(*_: object) -> None:
+        tick()
+        answer(answers)
+        tick(False)
+
+    app, tick = get_qapp(), clock(note)
+    notifier, timer = QSocketNotifier(0, QSocketNotifier.Type.Read, app), QTimer(app)
+    notifier.activated.connect(on_question)
+    timer.timeout.connect(tick)
+    timer.start(TICK)
+    notification_manager.notification_ready.connect(on_notification)
     sys.argv[0] = "napari"
     napari.__main__.main()
 

@@ -38,8 +38,8 @@ class User:
         self.folder = folder
         homes = {f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "CACHE")}
         self.env = os.environ | homes | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
-        self.napari: subprocess.Popen[bytes] | None = None
-        self._n_blocks = 0
+        self.napari: Any = None
+        self._n_faults = 0
 
     def start(self, *arguments: str) -> None:
         """Start napari, and give its window its size."""
@@ -49,9 +49,8 @@ class User:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
             self.napari = subprocess.Popen(command, env=self.env, cwd=self.folder, **pipes)
         self.wait_for("napari", "_QtMainWindow")
-        window = self.window("napari")
-        self.tool("windowmove", "--sync", window, 2, 24)
-        self.tool("windowsize", "--sync", window, *SIZE)
+        self.tool("windowmove", "--sync", self.window("napari"), 2, 24)
+        self.tool("windowsize", "--sync", self.window("napari"), *SIZE)
         self.wait_until(lambda: "MainWindow" in self.ask("focus"), "the window has the focus")
 
     def end(self) -> None:
@@ -63,66 +62,36 @@ class User:
     def close(self) -> int:
         """Close napari by the button of its window, and return the exit status."""
         napari, shown = self.napari, self.wait_for("napari", "_QtMainWindow")
-        assert napari is not None
-        frame = self.frame(self.window("napari"))
-        self.at(
-            shown["x"] + shown["width"] // 2 - frame["top"] // 2,
-            shown["y"] - shown["height"] // 2 - frame["top"] // 2,
+        command = ["xprop", "-id", self.window("napari"), "-notype", "_NET_FRAME_EXTENTS"]
+        frame = subprocess.check_output(command, env=self.env, text=True)
+        _, _, top, _ = map(int, re.findall(r"\d+", frame))
+        right, upper = shown["x"] + shown["width"] // 2, shown["y"] - shown["height"] // 2
+        self.at(right - top // 2, upper - top // 2)
+        self.wait_until(
+            lambda: napari.poll() is not None or "ConfirmClose" in self.ask("focus"),
+            "napari ends, or asks whether to close",
         )
-
-        def asked_or_ended() -> bool:
-            return napari.poll() is not None or "ConfirmClose" in self.ask("focus")
-
-        self.wait_until(asked_or_ended, "napari asks whether to close, or ends")
         if napari.poll() is None:
             self.click("Close", "QPushButton")
         return napari.wait(PATIENCE)
 
     def ask(self, *question: Any) -> Any:
         """Return the answer to a question to `driven_napari.py`."""
-        napari = self.napari
-        assert napari is not None
-        napari.stdin.write(json.dumps(question).encode() + b"\n")
-        napari.stdin.flush()
-        if not (line := line_of(napari.stdout)):
-            raise AssertionError(f"napari does not answer; its exit status is {napari.wait(5)}")
+        self.napari.stdin.write(json.dumps(question).encode() + b"\n")
+        self.napari.stdin.flush()
+        if not (line := line_of(self.napari.stdout)):
+            raise AssertionError(f"napari does not answer; status {self.napari.wait(PATIENCE)}")
         found = json.loads(line)
         assert "error" not in found, found["error"]
         return found["answer"]
 
-    def wait_until(
-        self, condition: Callable[[], Any], what: str, patience: float = PATIENCE
-    ) -> Any:
+    def wait_until(self, condition: Callable[[], Any], what: str) -> Any:
         """Wait until a condition holds, and return its value."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"it did not happen in {patience} s: {what}"
+            assert time.monotonic() < deadline, f"it did not happen in {PATIENCE} s: {what}"
             time.sleep(0.05)
         return found
-
-    def places(self, pattern: str, kind: str = "QWidget") -> list[dict[str, Any]]:
-        """Return what is on the screen with such a text."""
-        return self.ask("places", pattern, kind)
-
-    def wait_for(
-        self, pattern: str, kind: str = "QWidget", patience: float = PATIENCE
-    ) -> dict[str, Any]:
-        """Wait for something with such a text, and return it."""
-        what = f"{pattern!r} {kind} is on the screen"
-        return self.wait_until(lambda: self.places(pattern, kind), what, patience)[0]
-
-    def click(self, pattern: str, kind: str = "QWidget", *, button: int = 1) -> None:
-        """Click what has such a text, as soon as it can be clicked."""
-        place = self.ready(pattern, kind)
-        self.at(place["x"], place["y"], button=button)
-
-    def ready(self, pattern: str, kind: str = "QWidget") -> dict[str, Any]:
-        """Wait until something with such a text is enabled and stays at its place; return it."""
-
-        def enabled() -> list[dict[str, Any]]:
-            return [place for place in self.places(pattern, kind) if place["enabled"]]
-
-        return self.settled(enabled, f"{pattern!r} can be clicked")[0]
 
     def settled(self, ask: Callable[[], Any], what: str) -> Any:
         """Wait until two answers in succession are equal, and return them."""
@@ -130,25 +99,40 @@ class User:
 
         def same() -> Any:
             before, last[0] = last[0], ask()
-            return last[0] if last[0] and last[0] == before else None
+            return last[0] if last[0] == before else None
 
         return self.wait_until(same, what)
 
-    def choose(self, *entries: str) -> None:
-        """Choose an entry of the menus of napari."""
-        self.click(entries[0], "QMenuBar")
-        for entry in entries[1:]:
-            self.click(entry, "QMenu")
+    def places(self, pattern: str, kind: str = "QWidget") -> list[dict[str, Any]]:
+        """Return what is on the screen with such a text."""
+        return self.ask("places", pattern, kind)
 
-    def at(self, x: float, y: float, *, button: int = 1) -> None:
+    def wait_for(self, pattern: str, kind: str = "QWidget") -> dict[str, Any]:
+        """Wait for something with such a text, and return it."""
+        return self.wait_until(lambda: self.places(pattern, kind), f"{pattern!r} is there")[0]
+
+    def ready(self, pattern: str, kind: str = "QWidget") -> dict[str, Any]:
+        """Wait until something with such a text is enabled and stays at its place; return it."""
+        found = self.settled(
+            lambda: [place for place in self.places(pattern, kind) if place["on"]],
+            f"{pattern!r} can be clicked",
+        )
+        return found[0]
+
+    def click(self, pattern: str, kind: str = "QWidget", *entries: str) -> None:
+        """Click what has such a text as soon as it can be clicked, then entries of its menus."""
+        for text, of in [(pattern, kind), *((entry, "QMenu") for entry in entries)]:
+            place = self.ready(text, of)
+            self.at(place["x"], place["y"])
+
+    def at(self, x: float, y: float) -> None:
         """Click at a place of the screen."""
-        self.tool("mousemove", round(x), round(y), "click", button)
+        self.tool("mousemove", round(x), round(y), "click", 1)
 
     def drag(self, *points: Sequence[float]) -> None:
         """Move the mouse through some points with its button down."""
-        steps = [np.linspace(a, b, 6)[1:] for a, b in pairwise(points)]
         self.move(points[0], press=True)
-        self.move(*np.concatenate(steps))
+        self.move(*np.concatenate([np.linspace(a, b, 6)[1:] for a, b in pairwise(points)]))
         self.tool("mouseup", 1)
 
     def move(self, *points: Sequence[float], press: bool = False) -> None:
@@ -156,10 +140,8 @@ class User:
         moves = [("mousemove", round(x), round(y), "sleep", "0.01") for x, y in points]
         self.tool(*(word for move in moves for word in move), *(("mousedown", 1) if press else ()))
 
-    def drop(
-        self, paths: Sequence[Path], x: float, y: float, until: Callable[[], Any], what: str
-    ) -> None:
-        """Drag files from a window of another program to a place of the screen."""
+    def drop(self, paths: Sequence[Path], x: float, y: float, until: Callable[[], Any]) -> None:
+        """Drag files from a window of another program to a place, and wait until they are open."""
         command = [sys.executable, str(HERE / "files_to_drag.py"), *map(str, paths)]
         other = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE)
         try:
@@ -170,7 +152,7 @@ class User:
             self.wait_until(lambda: b"Copy" in line_of(other.stdout), "napari takes the files")
             self.tool("mouseup", 1)
             # The other program hands the files over after the drop.
-            self.wait_until(until, what)
+            self.wait_until(until, "the files are open")
         finally:
             self.tool("mouseup", 1)
             other.terminate()
@@ -184,35 +166,24 @@ class User:
         """Type a text."""
         self.tool("type", "--delay", 5, text)
 
-    def choose_file(self, path: Path) -> None:
-        """Type a path into a dialog that asks for one, and press Return."""
-        self.wait_until(
-            lambda: re.match("QFileDialog .*LineEdit", self.ask("focus")),
-            "a dialog asks for a file",
-        )
-        self.key("ctrl+a")
-        self.type(str(path))
+    def choose_file(self, path: Path | None = None) -> None:
+        """Press Return in a dialog for a file; type a path before, or take the proposed one."""
+        focused = "QFileDialog .*LineEdit"
+        self.wait_until(lambda: re.match(focused, self.ask("focus")), "a dialog asks for a file")
+        if path is not None:
+            self.key("ctrl+a")
+            self.type(str(path))
         self.key("Return")
 
     def dismiss_notifications(self) -> None:
         """Close the notifications of napari: the end of one would take the focus from a field."""
-        while found := self.places("*", "NapariQtNotification"):
+        while found := self.places("*", kind := "NapariQtNotification"):
             self.at(found[0]["x"] + found[0]["width"] // 2 - 24, found[0]["y"] + 2)
-            self.wait_until(
-                lambda found=found: self.places("*", "NapariQtNotification") != found,
-                "a notification is closed",
-            )
+            self.wait_until(lambda found=found: self.places("*", kind) != found, "one is closed")
 
     def window(self, name: str) -> str:
         """Return the id of the visible window with a title, or an empty text."""
         return self.tool("search", "--onlyvisible", "--name", f"^{name}$").split("\n")[0]
-
-    def frame(self, window: str) -> dict[str, int]:
-        """Return the widths of the frame that the window manager draws around a window."""
-        command = ["xprop", "-id", window, "-notype", "_NET_FRAME_EXTENTS"]
-        shown = subprocess.check_output(command, env=self.env, text=True)
-        widths = map(int, re.findall(r"\d+", shown))
-        return dict(zip(("left", "right", "top", "bottom"), widths, strict=True))
 
     def tool(self, *words: object) -> str:
         """Run xdotool."""
@@ -221,28 +192,23 @@ class User:
 
     def screen(self) -> NDArray[np.uint8]:
         """Return the pixels of the screen."""
-        png = subprocess.check_output(["import", "-window", "root", "bmp:-"], env=self.env)
-        return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-
-    def look(self, name: str) -> None:
-        """Keep a picture of the screen."""
-        Image.fromarray(self.screen()).save(self.folder / f"{name}.png")
+        shot = subprocess.check_output(["import", "-window", "root", "bmp:-"], env=self.env)
+        return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB"))
 
     def selected(self) -> list[str]:
         """Return the names of the selected cells."""
-        return self.ask("cells").get("selected", [])
+        return self.ask("cells")["selected"]
 
-    def errors(self) -> list[str]:
-        """Return the errors that napari has reported."""
-        return (self.folder / "errors").read_text().splitlines()
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the errors of napari and the long blocks since the last call."""
+        lines = (self.folder / "faults").read_text().splitlines()
+        new, self._n_faults = lines[self._n_faults :], len(lines)
 
-    def blocks(self) -> list[dict[str, Any]]:
-        """Return the blocks of the event loop since the last call that are too long."""
-        lines = (self.folder / "blocks").read_text().splitlines()
-        blocks = [json.loads(line) for line in lines[self._n_blocks :]]
-        self._n_blocks = len(lines)
-        blocks = [one for one in blocks if not one["is_import"]]
-        return [one for one in blocks if one["cpu"] > MAX_BLOCK * (1 + one["n_layers"])]
+        def is_fault(one: dict[str, Any]) -> bool:
+            is_long = one.get("cpu", 0) > MAX_BLOCK * (1 + one.get("n_layers", 0))
+            return "error" in one or (is_long and not one["is_import"])
+
+        return [one for one in map(json.loads, new) if is_fault(one)]
 
 
 def line_of(pipe: IO[bytes]) -> bytes:
