@@ -98,9 +98,8 @@ def doubt_words(n: int, n_repeated: float) -> tuple[str, str]:
     """Return why an error of `n` held-out cells says little: that they are few, or repeated."""
     text = ""
     if n_repeated >= n / 2 > 0:
-        share = f"{100 * n_repeated / n:.0f} % of the rows occur"
-        text = "every row occurs" if n_repeated == n else share
-        text += " twice: the error means nothing"
+        rows = "every row occurs", f"{100 * n_repeated / n:.0f} % of the rows occur"
+        text = f"{rows[n_repeated < n]} twice: the error means nothing"
     return "too few to tell" if n < FEW else "", text
 
 

@@ -127,7 +127,13 @@ class CentroidEncoderWidget(QWidget):
         lasso = self.map.canvas.buttons["lasso"]
         lasso.toggled.connect(self.cells.draw_lasso)
         self.cells.lasso_stopped.connect(lambda: lasso.setChecked(False))
-        self._attach()
+        self.viewer.events.theme.connect(self._on_theme)
+        self._on_theme()
+        self.catalog.connect()
+        self._docking.start()
+        if "torch" not in sys.modules:
+            self.message.say(LOADING)
+        self.session.read()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables, also with images beside them; napari opens all other files."""
@@ -278,10 +284,9 @@ class CentroidEncoderWidget(QWidget):
         if self._full is not None:
             self._bring_back()
         elif window is not None and dock is not None:
-            canvas = self.map.canvas
-            side, others = min(canvas.width(), canvas.height()), self.picture.height()
-            others -= canvas.height()
-            self._width = dock.width()
+            canvas, self._width = self.map.canvas, dock.width()
+            others = self.picture.height() - canvas.height()
+            side = min(canvas.width(), canvas.height())
             self._full = full = QDockWidget("Centroid-Encoder: map", window)
             full.setObjectName("centroid-encoder map")
             full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -332,15 +337,6 @@ class CentroidEncoderWidget(QWidget):
             # delete parts that Python's garbage collector finds while others still use them.
             self.destroyed.connect(lambda: self)
             self.deleteLater()
-
-    def _attach(self) -> None:
-        self.viewer.events.theme.connect(self._on_theme)
-        self._on_theme()
-        self.catalog.connect()
-        self._docking.start()
-        if "torch" not in sys.modules:
-            self.message.say(LOADING)
-        self.session.read()
 
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""

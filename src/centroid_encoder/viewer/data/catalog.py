@@ -359,12 +359,12 @@ class Catalog:
 
         Return whether there are any. Features that the user has chosen stay.
         """
-        table, joins = self.table, list(self.joins.values())
-        if table is None or not joins or (roles := table.adata.uns.get(ROLES)) is None:
+        table, ndim = self.table, 0 if self.layer is None else self.layer.ndim
+        joins = [join for link, join in self.joins.items() if link.layer.ndim == ndim]
+        # Labels and maps of the user stay with the features that they were made from.
+        if table is None or not joins or table.unsaved or ROLES not in table.adata.uns:
             return False
-        joins = [
-            join for join in joins if join.of.centers.shape[1:] == joins[0].of.centers.shape[1:]
-        ]
+        roles = table.adata.uns[ROLES]
         rows = [np.flatnonzero(join.joined) for join in joins]
         centers = np.concatenate([join.centers(x) for join, x in zip(joins, rows, strict=True)])
         images = np.repeat(np.arange(len(rows)), [len(x) for x in rows])
@@ -388,10 +388,8 @@ class Catalog:
         """
         images, layer = self._image_of_cells(), link.layer
         is_chosen = layer is link.table.layer or layer in link.table.images
-        if images is None or link.image is not None or is_chosen:
-            return ""
-        name = name_of(images.dropna().iloc[0])
-        if name.isdecimal():
+        name = "0" if images is None else name_of(images.dropna().iloc[0])
+        if name.isdecimal() or link.image is not None or is_chosen:
             return ""
         return (
             f"No open layer has the name of an image in the column {self.image_column!r}, such as "
