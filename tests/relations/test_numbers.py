@@ -314,7 +314,9 @@ def test_rows_that_occur_twice_are_named_beside_the_error(kind):
             warnings.simplefilter("always")
             ce.tl.centroid_encoder(adata, "kind", model=QUICK, progress=False)
             ce.tl.cross_validate(adata, "kind", model=QUICK, n_folds=2, progress=False)
-        texts = [str(x.message) for x in caught if "twice: the error means noth" in str(x.message)]
+        texts = [
+            str(x.message) for x in caught if "twice: the error means nothing" in str(x.message)
+        ]
         assert len(texts) == 2 * is_said
         title = ce.pl.voronoi(adata, show=False)[1].get_title()
         assert ("twice: the error means nothing" in title) == is_said
