@@ -62,10 +62,40 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
             [*map(labels, ("s_p7d_labels", "s_p7_labels")), *map(image, ("s_p7d imc", "s_p7 imc"))],
             {"s_p7d_labels": ["imc"], "s_p7_labels": ["imc"]},
         ),
-        # An image of another name has the pixels of both.
+        # A mask can have the name of one channel of its image.
         (
-            [*map(labels, ("A_mask", "B_mask")), *map(image, ("A_CD3", "B_CD3", "dna"))],
-            {"A_mask": ["CD3", "dna"], "B_mask": ["CD3", "dna"]},
+            [
+                *map(labels, ("A01_w1_mask", "A02_w1_mask")),
+                *map(image, ("A01_w1", "A01_w2", "A02_w1", "A02_w2")),
+            ],
+            {"A01_w1_mask": ["w1", "w2"], "A02_w1_mask": ["w1", "w2"]},
+        ),
+        (
+            [*map(labels, ("1_mask", "2_mask")), *map(image, ("1_1", "1_2", "2_1", "2_2"))],
+            {"1_mask": ["1", "2"], "2_mask": ["1", "2"]},
+        ),
+        (
+            [
+                *map(labels, ("Image1_mask", "Image2_mask")),
+                *map(image, ("Image1_ch1", "Image2_ch1")),
+            ],
+            {"Image1_mask": ["ch1"], "Image2_mask": ["ch1"]},
+        ),
+        ([labels("Image1_mask"), image("Image1_ch1")], {"Image1_mask": ["ch1"]}),
+        ([labels("A_mask"), *map(image, ("A_cells", "A_nuclei"))], {"A_mask": ["cells", "nuclei"]}),
+        # The name of the image may come last.
+        (
+            [*map(labels, ("A_mask", "B_mask")), *map(image, ("DAPI_A", "DAPI_B"))],
+            {"A_mask": ["DAPI"], "B_mask": ["DAPI"]},
+        ),
+        (
+            [*map(labels, ("img1_mask", "img2_mask")), *map(image, ("C1-img1", "C1-img2"))],
+            {"img1_mask": ["C1"], "img2_mask": ["C1"]},
+        ),
+        # Without names of images, all have the pixels of both.
+        (
+            [*map(labels, ("tumor_mask", "stroma_mask")), image("DAPI")],
+            {"tumor_mask": ["DAPI"], "stroma_mask": ["DAPI"]},
         ),
         # Two segmentations of one image, and one that has the name of a channel.
         (
@@ -99,6 +129,10 @@ def test_images_of_each_label_image(layers, expected):
         (
             [labels(), image("a"), image("a [1]")],
             "nuclei has two channels called a, the second is a .1",
+        ),
+        (
+            [*map(labels, ("A_mask", "B_mask")), *map(image, ("A_CD3", "B_CD3", "dna"))],
+            "the name of dna does not show to which labels it belongs",
         ),
         ([labels("A"), labels("B", LABELS.T), image("B_dna")], "B_dna has the shape .* and B the"),
         (

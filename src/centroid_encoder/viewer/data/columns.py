@@ -220,25 +220,11 @@ def image_stem(name: str) -> str:
     return " ".join(word for word in _words(name) if word not in GENERAL_WORDS)
 
 
-def without_stem(name: str, stem: str) -> str:
-    """Return what a name says beside the words of its image; empty for general words."""
-    name = EXTENSIONS.sub("", _unnumbered(name))
-    between = r"[\W_]*"
-    words = between.join(f"0*{word}" if word.isdigit() else word for word in stem.split())
-    found = re.search(rf"(?<![^\W_]){words}{between}", name, re.IGNORECASE)
-    rest = name[found.end() :] if stem and found else name
-    return rest if image_stem(rest) or rest == name else ""
-
-
 def _words(name: str) -> list[str]:
-    name = _unnumbered(re.split(r"[/\\]", name)[-1]).lower()
+    # napari adds a number in brackets to layers of the same name.
+    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
     words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
     return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
-
-
-def _unnumbered(name: str) -> str:
-    # napari adds a number in brackets to layers of the same name.
-    return re.sub(r" \[\d+\]$", "", name)
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:

@@ -12,12 +12,14 @@ from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
-from centroid_encoder.viewer.data.columns import image_of, image_stem, without_stem
+from centroid_encoder.viewer.data.columns import EXTENSIONS, GENERAL_WORDS
 from centroid_encoder.viewer.data.ids import pixels
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
 
+NUMBER = r" \[\d+\]$"
+"""What napari adds to layers of the same name."""
 UNLABELED = "cell_type"
 """Column for the labels that the user will give."""
 RGB = ("red", "green", "blue")
@@ -73,9 +75,10 @@ def have_same_pixels(labels: Labels, image: Image) -> bool:
 def pair(labels: Sequence[Labels], images: Sequence[Image]) -> dict[str, dict[str, Image]]:
     """Return the images that are measured in each label image, by the names of their channels.
 
-    An image belongs to label images with the same pixels in the same place; if its name begins as
-    those of some (``A_1_mask``, ``A_1_DAPI``), only to these. The rest of the name is that of the
-    channel, or ``"image"`` if there is none, so that the next image has the same features.
+    They have the same pixels in the same place. An image whose name begins as that of a label image
+    (``A_1_DAPI``, ``A_1_mask``), or contains it, belongs to that with which it shares most words.
+    The other words are the name of the channel, or ``"image"`` without any, so that the next image
+    has the same features. Without such names, an image is measured in all label images.
 
     Raises
     ------
@@ -84,30 +87,59 @@ def pair(labels: Sequence[Labels], images: Sequence[Image]) -> dict[str, dict[st
     """
     if not labels:
         raise ValueError("choose at least one Labels layer with cells to measure")
-    stems = {layer: image_stem(layer.name) for layer in labels}
-    found: dict[str, dict[str, Image]] = {layer.name: {} for layer in labels}
-    stem_of = {
-        image: image_of(image, [stem for stem in stems.values() if stem]) for image in images
-    }
-    for image, stem in stem_of.items():
-        named = [layer for layer in labels if stem and stems[layer] == stem]
-        fitting = [layer for layer in named or labels if have_same_pixels(layer, image)]
+    parts = {layer.name: [_plain(x) for x in _words(layer.name)] for layer in labels}
+    stems = {name: [x for x in words if x not in GENERAL_WORDS] for name, words in parts.items()}
+    shared: dict[tuple[str, Image], tuple[int, int]] = {}
+    for image in images:
+        own = {name: _shared(stem, image.name) for name, stem in stems.items()}
+        best = max(own.values())
+        fitting = [x for x in labels if own[x.name] == best and have_same_pixels(x, image)]
         if not fitting:
-            one = (named or labels)[0]
+            one = next(layer for layer in labels if own[layer.name] == best)
             raise ValueError(
                 f"{image.name} has the shape {_shape(image)} and {one.name} the shape "
                 f"{_shape(one)}: an image must have the same pixels as the labels, with the "
                 "same scale and position; untick one of them"
             )
-        name = without_stem(image.name, str(stem or ""))
-        # Beside images of other names, it is that of a channel: CD3 beside DAPI and DAPI_mask.
-        name = name or ("image" if all(stem_of.values()) else image.name)
-        for layer in fitting:
-            if name in found[layer.name]:
-                text = f"{layer.name} has two channels called {name}, the second is {image.name}"
-                raise ValueError(f"{text}; rename a layer")
-            found[layer.name][name] = image
+        shared |= {(layer.name, image): best for layer in fitting}
+    several = len({*map(tuple, stems.values())}) > 1 and any(n for n, _ in shared.values())
+    found: dict[str, dict[str, Image]] = {name: {} for name in stems}
+    for (mask, image), (n, place) in shared.items():
+        if several and not n:
+            text = f"the name of {image.name} does not show to which labels it belongs"
+            raise ValueError(f"{text}; rename it as {labels[0].name}, or untick it")
+        others = [n for (one, _), (n, _) in shared.items() if one == mask]
+        n = min(filter(None, others), default=0) if n else 0
+        words, plain = _words(image.name), re.sub(NUMBER, "", image.name)
+        # Beside images of other names, it is that of a channel: DAPI, beside CD3 and DAPI_mask.
+        name = "_".join(words[:-place] + words[n - place :]) if n else plain
+        name = name or ("image" if all(others) else plain)
+        if name in found[mask]:
+            text = f"{mask} has two channels called {name}, the second is {image.name}"
+            raise ValueError(f"{text}; rename a layer")
+        found[mask][name] = image
     return found
+
+
+def _words(name: str) -> list[str]:
+    """Return the parts of a name between punctuation, without general words at the beginning."""
+    words = re.findall(r"[^\W_]+", EXTENSIONS.sub("", re.sub(NUMBER, "", name)))
+    while words[1:] and words[0].lower() in GENERAL_WORDS:
+        words.pop(0)
+    return words
+
+
+def _plain(word: str) -> str:
+    return word.lower().lstrip("0") or "0"
+
+
+def _shared(stem: list[str], name: str) -> tuple[int, int]:
+    """Return how many words of a stem begin a name, or are in it, and their place as minus."""
+    words = [_plain(word) for word in _words(name)]
+    n = next((i for i, (a, b) in enumerate(zip(stem, words, strict=False)) if a != b), None)
+    n = min(len(stem), len(words)) if n is None else n
+    inside = [i for i in range(len(words)) if stem and words[i : i + len(stem)] == stem]
+    return (len(stem), -inside[0]) if inside and not n else (n, 0)
 
 
 def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measurement:
