@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 import centroid_encoder as ce
-from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.quality import knn_predict, n_repeated
 
 QUICK = ce.CentroidEncoder(hidden=(32,), max_epochs=20)
 
@@ -325,6 +325,23 @@ def test_rows_that_occur_twice_are_named_beside_the_error(kind):
         assert ("twice: the error means nothing" in words) == is_said
         assert not re.search(r"ce\.tl|adata|n_perm|uns\[", words)
         plt.close("all")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_rows_that_are_equal_by_chance_are_not_repeated(kind):
+    rng, rows, others = np.random.default_rng(0), np.arange(400), np.arange(400, 2000)
+    normal = rng.normal(size=(2000, 20))
+    far = normal.copy()
+    far[1500, 3] = 1e9
+    by_chance = [rng.poisson(0.5, (2000, n)) for n in (4, 8, 12)]
+    by_chance += [rng.integers(0, 2, (2000, n)) for n in (5, 10, 11)]
+    for X in (normal, far, *by_chance):
+        assert n_repeated(kind(X.astype(float)), rows, others) == 0
+        assert n_repeated(kind(X.astype(float)), np.arange(2000)) == 0
+    twice = kind(np.tile(normal[:1000], (2, 1)))
+    assert n_repeated(twice, rows, np.arange(400, 1000)) == 0
+    assert n_repeated(twice, rows, others) == 400
+    assert n_repeated(twice, np.arange(2000)) == 2000
 
 
 def test_an_error_of_few_cells_is_said_to_be_one():

@@ -326,9 +326,8 @@ def test_a_mask_that_napari_opens_as_an_image_is_joined(
     widget = open_widget()
     assert [x.name for x in widget.catalog.layers] == ["mask labels"]
     widget.show_table(cells, label_key="cell_type")
-    assert [x.name for x in viewer.layers] == [
-        "DAPI", "mask", "mask labels", "mask labels · label",
-    ]  # fmt: skip
+    names = ["DAPI", "mask", "mask labels", "mask labels · label"]
+    qtbot.waitUntil(lambda: [x.name for x in viewer.layers] == names)
     labels = viewer.layers["mask labels"]
     assert widget.catalog.layer is labels
     assert not mask.visible

@@ -7,6 +7,7 @@ output is nearest to the centroid of another class. *Balanced* errors are means 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -39,21 +40,30 @@ def n_repeated(
 ) -> int:
     """Return how many of some rows of (n, d) data equal one of the others, or another one of them.
 
-    0 if few values make most rows equal by chance: fewer than a quarter of them are distinct.
+    0 if few values can make rows equal by chance: if the features were independent, one row in a
+    hundred would equal another one.
     """
     read = rows if others is None else np.union1d(rows, others)
-    weights = np.random.default_rng(0).normal(size=X.shape[1])
-    chunks = [np.asarray(x.dot(weights)) for _, x in row_chunks(X, read)]
-    sums = np.concatenate([np.empty(0), *chunks])
-    # Equal rows can differ by rounding.
-    sums = np.round(sums / (np.abs(sums).max(initial=0) or 1), 10)
-    distinct, at, counts = np.unique(sums, return_inverse=True, return_counts=True)
-    if len(distinct) < len(sums) / 4:
+    found: list[int] = []
+    for _, x in row_chunks(X, read):
+        parts: list[Any] = [x] if isinstance(x, np.ndarray) else [x.indices, x.data]
+        ends = np.arange(len(x) + 1) if isinstance(x, np.ndarray) else x.indptr
+        spans = itertools.pairwise(ends.tolist())
+        found += [hash(tuple(part[i:j].tobytes() for part in parts)) for i, j in spans]
+    hashes = np.array(found, dtype=np.int64)
+    own = hashes[np.searchsorted(read, rows)]
+    _, at, counts = np.unique(own, return_inverse=True, return_counts=True)
+    is_repeated = counts[at] > 1
+    if others is not None:
+        is_repeated = np.isin(own, hashes[np.searchsorted(read, others)])
+    if not is_repeated.any():
         return 0
-    if others is None:
-        return int((counts[at] > 1).sum())
-    own, theirs = (at[np.searchsorted(read, which)] for which in (rows, others))
-    return int(np.isin(own, theirs).sum())
+    some = X[np.sort(read)[:: max(1, len(read) // 200)]][:, :: max(1, X.shape[1] // 2_000)]
+    some = np.sort(some if isinstance(some, np.ndarray) else some.toarray(), axis=0)
+    # The squared shares of the values of a feature: the probability that two cells have the same.
+    runs = [np.unique(column, return_counts=True)[1] / len(some) for column in some.T]
+    chance = np.prod([float((shares**2).sum()) for shares in runs])
+    return 0 if chance * len(read) > 0.01 else int(is_repeated.sum())
 
 
 def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Points]:

@@ -92,7 +92,7 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
             # A fifth of the cells is held out; its error is a number, since these are few.
             assert len(canvas.map.scene.hollow) == 24
             assert canvas.title.text().startswith("draft: ")
-            assert canvas.title.text().endswith(" of 24 wrong (too few)")
+            assert canvas.title.text().endswith(" of 24 wrong (too few to tell)")
             colors = [session.class_colors[name] for name in cells.obs[column]]
             seen = seen_colors(viewer, viewer.layers["nuclei"], cells.obs["cell_id"])
             assert [to_hex(color) for color in seen] == colors

@@ -118,6 +118,8 @@ def type_name(name: str, kind: str = "") -> Callable[[QFileDialog], None]:
         ("a.csv", type_name("b"), "b.csv"),
         ("slide.1.h5ad", type_name("", "csv"), "slide.1.csv"),
         ("a.h5ad", type_name("b.zarr"), "b.zarr"),
+        ("a.h5ad", type_name("slide.2"), "slide.2.h5ad"),
+        ("Upper.H5AD", type_name(""), "Upper.H5AD"),
     ],
 )
 def test_a_name_ends_as_the_chosen_kind_of_file_does(folder, qtbot, default, change, expected):

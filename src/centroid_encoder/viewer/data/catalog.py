@@ -18,6 +18,7 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.tl._result import keys_in
 from centroid_encoder.tl._roles import CHOSEN, Role, are_places
 from centroid_encoder.tl._table import ROLES, with_roles
 from centroid_encoder.viewer.data.columns import (
@@ -362,7 +363,9 @@ class Catalog:
         table, ndim = self.table, 0 if self.layer is None else self.layer.ndim
         joins = [join for link, join in self.joins.items() if link.layer.ndim == ndim]
         # Labels and maps of the user stay with the features that they were made from.
-        if table is None or not joins or table.unsaved or ROLES not in table.adata.uns:
+        if table is None or not joins or ROLES not in table.adata.uns:
+            return False
+        if table.unsaved or keys_in(table.adata.obs):
             return False
         roles = table.adata.uns[ROLES]
         rows = [np.flatnonzero(join.joined) for join in joins]
@@ -405,8 +408,11 @@ class Catalog:
         """Add the Labels of a joined Image layer, since only Labels have colours; False if none."""
         for image, labels in self._missing_masks()[:1]:
             image.visible = False
+            # It stays hidden when the image of another cell is shown.
+            self.put_away.discard(image)
             self._all.insert(self._all.index(image) + 1, labels)
-            show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
+            if not self._missing_masks():
+                show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
             return True
         return False
 

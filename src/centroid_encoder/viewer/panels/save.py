@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
+from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
 from centroid_encoder.errors import InputError
@@ -227,7 +228,18 @@ class SaveRow(QWidget):
         table.unsaved &= path is None
         self.without_button.hide()
         self.message.say("Saving …")
-        self.task = Task(lambda _: write(without), on_end, self)
+        written = Event()
+
+        def work(_: object) -> None:
+            try:
+                write(without)
+            finally:
+                written.set()
+
+        # Python's end would break the writing, if the user closes the window meanwhile.
+        if (app := QApplication.instance()) is not None:
+            app.aboutToQuit.connect(written.wait)
+        self.task = Task(work, on_end, self)
         self._offer()
 
     @contextmanager
@@ -271,12 +283,19 @@ def ask_name(parent: QWidget, default: str, kinds: str, save: Callable[[Path], N
         suffix = re.findall(SUFFIX, kind)[0]
         dialog.setDefaultSuffix(suffix)
         path = Path(dialog.selectedFiles()[0])
-        if path.suffix in re.findall(SUFFIX, kinds):
+        if path.suffix.lower() in re.findall(SUFFIX, kinds):
             dialog.selectFile(path.with_suffix(suffix).name)
 
-    dialog.selectNameFilter(next(x for x in kinds.split(";;") if Path(default).suffix in x))
-    dialog.setDefaultSuffix(Path(default).suffix)
+    def take(name: str) -> None:
+        # For Qt, a name such as "slide.2" has a suffix. It asks before it replaces a file.
+        longer = Path(f"{name}.{dialog.defaultSuffix().removeprefix('.')}")
+        is_known = Path(name).suffix.lower() in re.findall(SUFFIX, kinds)
+        save(Path(name) if is_known or longer.exists() else longer)
+
+    suffix = Path(default).suffix.lower()
+    dialog.selectNameFilter(next(x for x in kinds.split(";;") if suffix in x))
+    dialog.setDefaultSuffix(suffix)
     dialog.selectFile(default)
     dialog.filterSelected.connect(use)
-    dialog.fileSelected.connect(lambda name: save(Path(name)))
+    dialog.fileSelected.connect(take)
     dialog.open()
