@@ -46,14 +46,15 @@ test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of t
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)
 
-# Eight minutes at most; the pictures of each part, and what napari printed, are in build/day/.
-DAY = $(BIN)/python -m pytest tests/day/walk.py -x -v -p no:pytest-qt --timeout 0 \
-  -o xvfb_width=1600 -o xvfb_height=1000
+# Four minutes for each binding at most. The pictures of each part, and what napari printed, are in
+# build/day/.
+DAY = OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/day/walk.py -x -v -p no:pytest-qt \
+  --timeout 0 -o xvfb_width=1600 -o xvfb_height=1000
 TOOLS := xdotool openbox imagemagick x11-utils
 
 day: screen  ## Walk through a day in napari with a real mouse, with PySide6 and PyQt6
-	@for tool in xdotool openbox import xprop; do command -v $$tool; done >/dev/null || \
-	  { $(call apt-get,$(TOOLS),a mouse that programs move); }
+	@{ command -v xdotool && command -v openbox && command -v import && command -v xprop; } \
+	  >/dev/null || { $(call apt-get,$(TOOLS),a mouse that programs move); }
 	@QT_API=pyside6 $(DAY) $(ARGS)
 	@QT_API=pyqt6 $(DAY) $(ARGS)
 
