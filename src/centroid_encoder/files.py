@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from centroid_encoder.errors import check
+
 
 def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
     """Return the path of a file, after checks of its ending, folder and permissions."""
     path = Path(path)
-    if path.suffix.lower() not in suffixes:
-        raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
+    text = f"the name must end in {' or '.join(suffixes)}; got {path.name!r}"
+    check(path.suffix.lower() in suffixes, text)
     for place in (path, Path(os.path.realpath(path))):
         _check_place(place)
     # The permission bits are read as well, because os.access is always true for root.
@@ -41,8 +43,7 @@ def check_distinct(
     written: dict[str, str] = {}
     for path in outputs:
         place = os.path.normcase(os.path.realpath(path))
-        if place in read:
-            raise ValueError(f"{path} is an input; name another file")
+        check(place not in read, f"{path} is an input; name another file")
         if place in written:
             raise ValueError(f"{path} and {written[place]} are one file; name another one")
         written[place] = str(path)

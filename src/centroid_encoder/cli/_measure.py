@@ -11,6 +11,7 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
 from centroid_encoder.stores import check_no_links
 
@@ -55,8 +56,8 @@ def measure(
     pixels, axes = _read(labels)
     named = {path.stem: _read(path)[0] for path in images}
     for one, other in combinations(images, 2):
-        if one.stem == other.stem:
-            raise ValueError(f"{one} and {other} have the same name, and so would their channels")
+        text = f"{one} and {other} have the same name, and so would their channels"
+        check(one.stem != other.stem, text)
     if "T" in axes and not settings["time_series"]:
         text = f"the axes of {labels} are {', '.join(axes)}"
         session.warn(f"{text}; if the first one is time, pass time_series=True")
@@ -67,9 +68,9 @@ def measure(
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
     if channels:
-        if len(set(channels)) < len(channels) or len(channels) != len(job.channels):
-            text = f"there are {len(job.channels)} channels, {', '.join(job.channels) or 'none'}"
-            raise ValueError(f"{text}; --channels must have as many different names")
+        text = f"there are {len(job.channels)} channels, {', '.join(job.channels) or 'none'}"
+        fits = len(set(channels)) == len(channels) == len(job.channels)
+        check(fits, f"{text}; --channels must have as many different names")
         job.channels = channels
     session.run(job)
     adata = job.table()

@@ -51,19 +51,16 @@ def n_repeated(
         spans = itertools.pairwise(ends.tolist())
         found += [hash(tuple(part[i:j].tobytes() for part in parts)) for i, j in spans]
     hashes = np.array(found, dtype=np.int64)
-    own = hashes[np.searchsorted(read, rows)]
-    _, at, counts = np.unique(own, return_inverse=True, return_counts=True)
+    _, at, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     is_repeated = counts[at] > 1
     if others is not None:
-        is_repeated = np.isin(own, hashes[np.searchsorted(read, others)])
-    if not is_repeated.any():
-        return 0
-    some = X[np.sort(read)[:: max(1, len(read) // 200)]][:, :: max(1, X.shape[1] // 2_000)]
-    some = np.sort(some if isinstance(some, np.ndarray) else some.toarray(), axis=0)
-    # The squared shares of the values of a feature: the probability that two cells have the same.
-    runs = [np.unique(column, return_counts=True)[1] / len(some) for column in some.T]
-    chance = np.prod([float((shares**2).sum()) for shares in runs])
-    return 0 if chance * len(read) > 0.01 else int(is_repeated.sum())
+        own, theirs = (hashes[np.searchsorted(read, which)] for which in (rows, others))
+        is_repeated = np.isin(own, theirs)
+    some: Any = X[read[:: len(read) // 200 + 1]][:, :: X.shape[1] // 2_000 + 1]
+    some = some if isinstance(some, np.ndarray) else some.toarray()
+    # The probability that two cells have the same value of a feature.
+    same = [np.square(np.unique(x, return_counts=True)[1] / len(some)).sum() for x in some.T]
+    return 0 if np.prod(same) * len(read) > 0.01 else int(is_repeated.sum())
 
 
 def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Points]:

@@ -142,8 +142,8 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     obs, name = link.table.adata.obs, link.id_column
     text = "no column of the table has a usual name for ids, such as cell_id; choose the column"
     check(name is not None, text)
-    if name not in obs and name != OBS_NAMES:
-        raise ValueError(f"the table has no column {name!r}; choose another one")
+    is_there = name in obs or name == OBS_NAMES
+    check(is_there, f"the table has no column {name!r}; choose another one")
     column = (obs[name] if name in obs else obs.index.to_series()).iloc[rows]
     column = column.reset_index(drop=True)
     if isinstance(link.layer, ItemLayer):

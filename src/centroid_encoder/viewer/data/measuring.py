@@ -12,6 +12,7 @@ from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.core.axes import channel_axes, kept_axes
+from centroid_encoder.errors import check
 from centroid_encoder.viewer.data.columns import EXTENSIONS, GENERAL_WORDS
 from centroid_encoder.viewer.data.ids import pixels
 
@@ -85,8 +86,7 @@ def pair(labels: Sequence[Labels], images: Sequence[Image]) -> dict[str, dict[st
     ValueError
         If there are no labels, if an image fits none of them, or if two channels have one name.
     """
-    if not labels:
-        raise ValueError("choose at least one Labels layer with cells to measure")
+    check(labels, "choose at least one Labels layer with cells to measure")
     parts = {layer.name: [_plain(x) for x in _words(layer.name)] for layer in labels}
     stems = {name: [x for x in words if x not in GENERAL_WORDS] for name, words in parts.items()}
     shared: dict[tuple[str, Image], tuple[int, int]] = {}
@@ -94,29 +94,24 @@ def pair(labels: Sequence[Labels], images: Sequence[Image]) -> dict[str, dict[st
         own = {name: _shared(stem, image.name) for name, stem in stems.items()}
         best = max(own.values())
         fitting = [x for x in labels if own[x.name] == best and have_same_pixels(x, image)]
-        if not fitting:
-            one = next(layer for layer in labels if own[layer.name] == best)
-            raise ValueError(
-                f"{image.name} has the shape {_shape(image)} and {one.name} the shape "
-                f"{_shape(one)}: an image must have the same pixels as the labels, with the "
-                "same scale and position; untick one of them"
-            )
+        one = next(layer for layer in labels if own[layer.name] == best)
+        text = f"{image.name} has the shape {_shape(image)} and {one.name} the shape {_shape(one)}:"
+        text += " an image must have the same pixels as the labels, with the same scale and"
+        check(fitting, f"{text} position; untick one of them")
         shared |= {(layer.name, image): best for layer in fitting}
     several = len({*map(tuple, stems.values())}) > 1 and any(n for n, _ in shared.values())
     found: dict[str, dict[str, Image]] = {name: {} for name in stems}
     for (mask, image), (n, place) in shared.items():
-        if several and not n:
-            text = f"the name of {image.name} does not show to which labels it belongs"
-            raise ValueError(f"{text}; rename it as {labels[0].name}, or untick it")
+        text = f"the name of {image.name} does not show to which labels it belongs; rename it as"
+        check(n or not several, f"{text} {labels[0].name}, or untick it")
         others = [n for (one, _), (n, _) in shared.items() if one == mask]
         n = min(filter(None, others), default=0) if n else 0
         words, plain = _words(image.name), re.sub(NUMBER, "", image.name)
         # Beside images of other names, it is that of a channel: DAPI, beside CD3 and DAPI_mask.
         name = "_".join(words[:-place] + words[n - place :]) if n else plain
         name = name or ("image" if all(others) else plain)
-        if name in found[mask]:
-            text = f"{mask} has two channels called {name}, the second is {image.name}"
-            raise ValueError(f"{text}; rename a layer")
+        text = f"{mask} has two channels called {name}, the second is {image.name}; rename a layer"
+        check(name not in found[mask], text)
         found[mask][name] = image
     return found
 
@@ -157,11 +152,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
             channels[mask] |= found
     first_axis = int(time_series)
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
-    if len(units) > 1:
-        raise ValueError(
-            f"the labels have several units, {' and '.join(sorted(units))}; give all the same "
-            "unit, or measure the layers one by one"
-        )
+    text = f"the labels have several units, {' and '.join(sorted(units))}; give all the same unit,"
+    check(len(units) == 1, f"{text} or measure the layers one by one")
     spacing = {layer.name: tuple(map(float, np.abs(layer.scale[first_axis:]))) for layer in labels}
     # Unicode has two letters for micro.
     unit = re.sub("[µμ]", "u", units.pop())

@@ -19,6 +19,7 @@ import pandas as pd
 from anndata import AnnData
 from platformdirs import user_data_path
 
+from centroid_encoder.errors import check
 from centroid_encoder.viewer.data.columns import coordinates
 
 FOLDER = "CENTROID_ENCODER_JOURNALS"
@@ -69,8 +70,7 @@ def read_labels(path: Path) -> pd.Series:
         cell = table["cell"][twice].iloc[0]
         raise ValueError(f"{path.name} has the cell {cell!r} twice; keep one row for each cell")
     labels = table.set_index("cell")["label"].str.strip()
-    if (labels == "").all():
-        raise ValueError(f"{path.name} has no labelled cell")
+    check((labels != "").any(), f"{path.name} has no labelled cell")
     return labels[labels != ""]
 
 

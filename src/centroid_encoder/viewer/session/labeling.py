@@ -15,6 +15,7 @@ from anndata import AnnData
 from matplotlib.colors import is_color_like, to_hex
 from numpy.typing import ArrayLike, NDArray
 
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES
@@ -105,10 +106,9 @@ class Labeling:
         """Make the column, or continue in it, and read the journal."""
         adata = self.adata
         column = self.column = self.column.strip()
-        if not column or "/" in column:
-            raise ValueError("the column needs a name without '/'")
-        if not adata.obs_names.is_unique:
-            raise ValueError("several cells have the same name; each needs its own to be labelled")
+        check(column and "/" not in column, "the column needs a name without '/'")
+        text = "several cells have the same name; each needs its own to be labelled"
+        check(adata.obs_names.is_unique, text)
         there = column in adata.obs
         self._marked = there and mark_key(column) in adata.uns
         is_empty = there and column == UNLABELED and bool(adata.obs[column].isna().all())
@@ -193,8 +193,7 @@ class Labeling:
 
     def recolor_class(self, name: str, color: str) -> None:
         """Give a class another colour."""
-        if not is_color_like(color):
-            raise ValueError(f"{color!r} is no colour")
+        check(is_color_like(color), f"{color!r} is no colour")
         self._change_class(name, f"Recolour {name}", color=to_hex(color))
 
     def set_key(self, name: str, key: str) -> None:
@@ -337,8 +336,7 @@ class Labeling:
         color: str | None = None,
         key: str | None = None,
     ) -> tuple[HandClass, ...]:
-        if color is not None and not is_color_like(color):
-            raise ValueError(f"{color!r} is no colour")
+        check(color is None or is_color_like(color), f"{color!r} is no colour")
         color = self._color_of(name.strip(), classes) if color is None else to_hex(color)
         used = {one.key for one in classes}
         free = next((one for one in KEYS if one not in used), "")
@@ -372,22 +370,20 @@ class Labeling:
 
     def _checked_name(self, name: str) -> str:
         name = name.strip()
-        if not name:
-            raise ValueError("a class needs a name")
-        if name in [one.name for one in self.classes]:
-            raise ValueError(f"there is a class {name!r} already")
+        check(name, "a class needs a name")
+        names = [one.name for one in self.classes]
+        check(name not in names, f"there is a class {name!r} already")
         return name
 
     @staticmethod
     def _checked_key(key: str, others: Sequence[HandClass]) -> str:
         key = key.strip().upper()
-        if key and not (len(key) == 1 and key.isascii() and key.isalnum()):
-            raise ValueError(f"the key of a class must be a letter or a digit, not {key!r}")
-        if key and key in RESERVED_KEYS:
-            raise ValueError(f"the key {key} has another meaning; choose another letter or digit")
-        for other in others:
-            if key and other.key == key:
-                raise ValueError(f"{key} is the key of {other.name}; choose another one")
+        is_one = not key or (len(key) == 1 and key.isascii() and key.isalnum())
+        check(is_one, f"the key of a class must be a letter or a digit, not {key!r}")
+        text = f"the key {key} has another meaning; choose another letter or digit"
+        check(not key or key not in RESERVED_KEYS, text)
+        for one in others:
+            check(not key or one.key != key, f"{key} is the key of {one.name}; choose another one")
         return key
 
     def _step(self, text: str, classes: tuple[HandClass, ...], codes: Codes | None = None) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder import tl
+from centroid_encoder.errors import check
 from centroid_encoder.tl._result import UNASSIGNED, StoredMap, colors_key, obs_key
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, error_text, held_out_error, sharing
 from centroid_encoder.viewer.session.labeling import Codes
@@ -244,11 +245,11 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     column, classes = f"{labeling.column}{SUFFIX}", [one.name for one in labeling.classes]
     # Marks a column of predictions.
     mark = f"{column}_by_live_map"
-    if column in adata.obs and mark not in adata.uns:
-        raise ValueError(f"there is another column {column!r} already; rename it first")
+    is_free = column not in adata.obs or mark in adata.uns
+    check(is_free, f"there is another column {column!r} already; rename it first")
     found, labels = draft.obs[obs_key(DRAFT_KEY, "label")], adata.obs[labeling.column]
-    if not (set(found.dropna()) <= set(classes) and draft.obs_names.equals(adata.obs_names)):
-        raise ValueError("the live map is older than the classes; wait until it is trained anew")
+    is_new = set(found.dropna()) <= set(classes) and draft.obs_names.equals(adata.obs_names)
+    check(is_new, "the live map is older than the classes; wait until it is trained anew")
     confidence = draft.obs[obs_key(DRAFT_KEY, "confidence")].to_numpy()
     is_sure = found.notna() & (confidence >= min_confidence)
     predicted = found.astype(object).where(is_sure, UNASSIGNED)
