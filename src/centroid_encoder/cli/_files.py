@@ -68,8 +68,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     from anndata.io import write_elem
 
     from centroid_encoder.tl._matrix import is_lazy
-    from centroid_encoder.tl._size import size_of
-    from centroid_encoder.tl._writable import writable, writable_frame
+    from centroid_encoder.tl._writable import size_of, writable, writable_frame
 
     # Files of old versions are read as a whole, and written in the new layout.
     is_whole = not (adata.X is None or is_lazy(adata.X))

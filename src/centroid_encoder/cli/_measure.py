@@ -64,7 +64,7 @@ def measure(
 
     # Imported after the files are read, so that errors about these are printed at once.
     from centroid_encoder.tl._measure import Measurement
-    from centroid_encoder.tl._size import size_of
+    from centroid_encoder.tl._writable import size_of
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
     if channels:

@@ -17,15 +17,7 @@ from matplotlib.figure import Figure
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
-from centroid_encoder.tl._result import (
-    LARGEST,
-    NO_BETTER,
-    QUERY,
-    REPEATED,
-    TEST,
-    TRAIN,
-    Result,
-)
+from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Result
 from centroid_encoder.tl._summary import doubt_words, unjudged_words
 
 T = TypeVar("T")
@@ -139,7 +131,7 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
         return f"{text} {100 * errors['panel_error']:.1f} %"
     rule, name = title_rule(result, regions)
     kind = "held-out" if panel == TEST else "unused cells:"
-    few, repeated = doubt_words(n, errors[REPEATED])
+    few, repeated = doubt_words(errors)
     words += f", {few}" if few else ""
     text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
     if repeated:

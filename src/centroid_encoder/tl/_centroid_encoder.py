@@ -402,9 +402,8 @@ class Training(_run.Job):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
-                repeated = n_repeated(self._cells.X, rows, trained)
-                quality[name][_result.REPEATED] = repeated
-                if text := doubt_words(len(rows), repeated)[1]:
+                quality[name][_result.REPEATED] = n_repeated(self._cells.X, rows, trained)
+                if text := doubt_words(quality[name])[1]:
                     self.notices.append(text)
                 # With fewer cells than parts, none are passed: the errors are NaN then.
                 own = codes[rows] if len(rows) >= N_PARTS else rows[:0]

@@ -62,7 +62,7 @@ def summary(adata: AnnData, key: str) -> list[str]:
         sentences += _confidences(held_out, of_test, "held-out")
         missing = missing_classes(of_classes, "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
-        if repeated := doubt_words(int(n), held_out[_result.REPEATED])[1]:
+        if repeated := doubt_words(held_out)[1]:
             warnings.append(f"Warning: {repeated}.")
         if validated and (text := differing_settings(mapped, validated.params, validated.model)):
             warnings.append(
@@ -94,9 +94,9 @@ def unjudged_words(quality: Mapping[str, Any]) -> str:
     return text if n_classes > 1 else text.replace("classes", "class")
 
 
-def doubt_words(n: int, n_repeated: float) -> tuple[str, str]:
-    """Return why an error of `n` held-out cells says little: that they are few, or repeated."""
-    text = ""
+def doubt_words(errors: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why an error of ``n`` held-out cells says little: that they are few, or repeated."""
+    n, n_repeated, text = errors["n"], errors[_result.REPEATED], ""
     if n_repeated >= n / 2 > 0:
         rows = "every row occurs", f"{100 * n_repeated / n:.0f} % of the rows occur"
         text = f"{rows[n_repeated < n]} twice: the error means nothing"
@@ -159,7 +159,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
         )
     texts += [text] * bool(len(few))
     rows = np.flatnonzero(cells.kept_codes >= 0)
-    if repeated := doubt_words(len(rows), n_repeated(cells.X, rows))[1]:
+    counts = {"n": len(rows), _result.REPEATED: n_repeated(cells.X, rows)}
+    if repeated := doubt_words(counts)[1]:
         texts.append(repeated)
     if panel := panel_errors(adata, cells, adata.obs_names[labeled]):
         texts.append(panel_words(panel))

@@ -1,4 +1,4 @@
-"""Make an AnnData that can be written to disk, and name what cannot."""
+"""Make an AnnData that can be written to disk, name what cannot, and estimate its size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import zarr
-from anndata import AnnData, settings
+from anndata import AnnData, Raw, settings
 from anndata.io import read_elem, write_elem
 from pandas.api.extensions import ExtensionArray
 
@@ -23,6 +23,11 @@ from centroid_encoder.tl._read import is_key
 
 MAPPINGS = ("uns", "obsm", "varm", "obsp", "varp", "layers")
 NESTED = (np.ndarray, list, dict)
+HEADER = 2048
+"""Bytes of HDF5 for an array, a group or a file, besides the values."""
+STRING = 42
+"""Bytes of HDF5 for a string, besides its characters."""
+SLOTS = ("X", "obs", "var", "uns", "layers", "obsm", "varm", "obsp", "varp", "raw")
 MAX_DEPTH, MAX_COLUMNS = 50, 4000  # HDF5 has room for the names of 4,090 columns.
 
 
@@ -234,3 +239,28 @@ def _forms(value: Any) -> Iterator[Any]:
             yield table.astype(str)
     elif _is_scalar(value):
         yield str(value)
+
+
+def size_of(part: Any) -> int:
+    """Estimate how many bytes an AnnData, or a part of one, takes in a ``.h5ad`` file.
+
+    The file is not compressed, as anndata's default. It is rarely larger than the estimate.
+    """
+    dtype = getattr(part, "dtype", None)
+    if isinstance(part, AnnData | Raw):
+        part = {name: getattr(part, name, None) for name in SLOTS}
+    elif isinstance(part, pd.DataFrame):
+        part = {"index": part.index} | dict(part.items())
+    elif isinstance(dtype, pd.CategoricalDtype):
+        part = {"codes": pd.Categorical(part).codes, "categories": dtype.categories}
+    elif hasattr(part, "to_memory"):  # a sparse matrix in a file
+        part = dict(part.group)
+    elif issparse(part):
+        part = {name: getattr(part, name) for name in ("data", "indices", "indptr")}
+    if isinstance(part, Mapping):
+        # anndata 0.13 lists X as the layer None.
+        return HEADER + sum(size_of(value) for name, value in part.items() if name is not None)
+    if getattr(dtype, "kind", "") in ("O", "U", "T") or isinstance(part, str | list | tuple):
+        strings = np.asarray(part, dtype=object).ravel().tolist()
+        return HEADER + STRING * len(strings) + len("".join(map(str, strings)).encode())
+    return HEADER + int(getattr(part, "nbytes", 8))

@@ -13,13 +13,12 @@ from anndata.io import write_elem
 from matplotlib.figure import Figure
 
 from centroid_encoder import tl
-from centroid_encoder.errors import check
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 from centroid_encoder.tl._result import embedding_key
-from centroid_encoder.tl._size import size_of
-from centroid_encoder.tl._writable import check_zarr, writable
+from centroid_encoder.tl._writable import check_zarr, size_of, writable
 from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
@@ -71,11 +70,9 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
 
     sdata, name = table.sdata, str(table.table_name)
     store = Path(sdata.path) if getattr(sdata, "path", None) is not None else None
+    text = "this table is not in a zarr store in a folder of this computer; write the object once"
     if store is None or not (store / "tables" / name).is_dir():
-        raise ValueError(
-            "this table is not in a zarr store in a folder of this computer; write the object once "
-            "with sdata.write(…), or save the table as .h5ad"
-        )
+        raise InputError(f"{text} with sdata.write(…), or save the table as .h5ad")
     is_there = name in sdata.tables and sdata.tables[name] is table.adata
     text = f"sdata.tables[{name!r}] is no longer the table that was chosen here; choose it again,"
     check(is_there, f"{text} or save this one as .h5ad")

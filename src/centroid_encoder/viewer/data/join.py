@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import check
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._roles import affine_residuals
 from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
@@ -188,10 +188,8 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         return pd.Series(indices)
     if not by_names and "index" in features:
         return features["index"]
-    raise ValueError(
-        f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
-        f"{name!r}, or choose another column"
-    )
+    text = f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature"
+    raise InputError(f"{text} {name!r}, or choose another column")
 
 
 class Misfit(ValueError):

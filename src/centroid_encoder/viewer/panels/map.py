@@ -22,16 +22,7 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import (
-    NO_BETTER,
-    QUERY,
-    REPEATED,
-    TEST,
-    TRAIN,
-    Regions,
-    Result,
-    obs_key,
-)
+from centroid_encoder.tl._result import NO_BETTER, QUERY, TEST, TRAIN, Regions, Result, obs_key
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Scene
@@ -202,9 +193,8 @@ class MapPanel(QWidget):
         title, tip = headline(result, session.regions, len(behind))
         labels = None if session.adata is None else session.adata.obs.get(result.label_key)
         if is_draft and labels is not None:
-            n_wrong, n = held_out_error(adata, labels)
             kind = "draft" if session.labeling is None else "live map"
-            title, tip = f"{kind}: {error_text(n_wrong, n, adata.uns[REPEATED])}", ""
+            title, tip = f"{kind}: {error_text(*held_out_error(adata, labels))}", ""
         self._show(scene, list(session.class_colors.values()), title, tip)
 
     def _rows(self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -255,11 +245,11 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
     if not (result.split == TEST).any():
         return f"{int((result.split == TRAIN).sum()):,} cells, none held out", ""
     errors, rule = result.stored.errors(TEST), title_rule(result, regions)[0]
-    n, share = int(errors["n"]), errors[f"{rule}_error"]
-    text = error_text(round(share * n), n, errors[REPEATED], digits=1)
+    n_wrong = np.nan_to_num(errors[f"{rule}_error"] * errors["n"])
+    text = error_text(round(n_wrong), errors, digits=1)
     if np.isfinite(errors["panel_error"]):
         text = f"{100 * errors['panel_error']:.1f} % wrong out of fold with such panels"
-    elif errors[NO_BETTER] and errors[REPEATED] < n / 2:
+    elif errors[NO_BETTER] and "\n" not in text:
         text += "\nno better than the largest class"
     return text, "\n".join(panel_title(result, split, regions) for split in (TEST, TRAIN))
 

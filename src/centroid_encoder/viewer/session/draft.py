@@ -120,8 +120,8 @@ def keep_places(draft: AnnData, before: Result) -> None:
     )
 
 
-def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
-    """Return how many held-out cells the draft predicts wrongly, and the number of those cells.
+def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, dict[str, Any]]:
+    """Return how many held-out cells the draft predicts wrongly, and the numbers of these cells.
 
     `labels` are the present labels of all cells.
     """
@@ -129,14 +129,14 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
     found = draft.obs[obs_key(DRAFT_KEY, "label")]
     counted &= found.notna().to_numpy()
     wrong = found[counted].astype(object).to_numpy() != labels[counted].astype(object).to_numpy()
-    return int(wrong.sum()), int(counted.sum())
+    return int(wrong.sum()), {"n": int(counted.sum()), REPEATED: draft.uns[REPEATED]}
 
 
-def error_text(n_wrong: int, n: int, n_repeated: float = 0, *, digits: int = 0) -> str:
+def error_text(n_wrong: int, errors: Mapping[str, Any], *, digits: int = 0) -> str:
     """Describe a held-out error and what makes it doubtful; for few cells, their number."""
-    if not n:
+    if not (n := errors["n"]):
         return "none held out yet"
-    few, repeated = doubt_words(n, n_repeated)
+    few, repeated = doubt_words(errors)
     text = f"{n_wrong:,} of {n:,} wrong ({few})"
     if not few:
         text = f"{100 * n_wrong / n:.{digits}f} % of {n:,} held out wrong"

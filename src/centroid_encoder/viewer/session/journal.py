@@ -80,8 +80,7 @@ def _table(file: Path | io.StringIO, name: str) -> pd.DataFrame:
         table = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{name} is no CSV file: {error}") from error
-    if missing := [column for column in COLUMNS if column not in table]:
-        raise ValueError(
-            f"{name} has no column {missing[0]!r}; it must have the columns 'cell' and 'label'"
-        )
+    for column in COLUMNS:
+        text = f"{name} has no column {column!r}; it must have the columns 'cell' and 'label'"
+        check(column in table, text)
     return table

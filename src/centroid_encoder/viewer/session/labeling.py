@@ -112,11 +112,8 @@ class Labeling:
         there = column in adata.obs
         self._marked = there and mark_key(column) in adata.uns
         is_empty = there and column == UNLABELED and bool(adata.obs[column].isna().all())
-        if there and not (self._marked or is_empty):
-            raise ValueError(
-                f"the column {column!r} has values that were not given by hand, and is not "
-                "changed; choose another name"
-            )
+        text = f"the column {column!r} has values that were not given by hand, and is not changed;"
+        check(not there or self._marked or is_empty, f"{text} choose another name")
         if not there or is_empty:
             self._write((), np.full(adata.n_obs, -1))
         self._is_new = not there
@@ -286,10 +283,8 @@ class Labeling:
         found = read_labels(path)
         rows = self._rows_of(found)
         known = rows >= 0
-        if not known.any():
-            raise ValueError(
-                f"none of the {len(found):,} labelled cells of {path.name} is in this table"
-            )
+        text = f"none of the {len(found):,} labelled cells of {path.name} is in this table"
+        check(known.any(), text)
         self._assign(rows[known], found.to_numpy(object)[known], f"Import {path.name}")
         return int((~known).sum())
 
