@@ -11,7 +11,7 @@ import numpy as np
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
@@ -333,10 +333,10 @@ class CentroidEncoderWidget(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.ParentChange and self.parent() is None:
             self._detach()
-            # The connection keeps the widget until Qt has deleted it. Before 6.12, PySide6 would
-            # delete parts that Python's garbage collector finds while others still use them.
-            self.destroyed.connect(lambda: self)
             self.deleteLater()
+            # The timer keeps the widget until Qt has deleted it. Before 6.12, PySide6 would delete
+            # parts that Python's garbage collector finds while others still use them.
+            QTimer.singleShot(0, lambda: self)
 
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
