@@ -287,7 +287,7 @@ def ask_name(parent: QWidget, default: str, kinds: str, save: Callable[[Path], N
             dialog.selectFile(path.with_suffix(suffix).name)
 
     def take(name: str) -> None:
-        # For Qt, a name such as "slide.2" has a suffix. It asks before it replaces a file.
+        # Qt adds no suffix to a name such as "slide.2". A file of the longer name is not replaced.
         longer = Path(f"{name}.{dialog.defaultSuffix().removeprefix('.')}")
         is_known = Path(name).suffix.lower() in re.findall(SUFFIX, kinds)
         save(Path(name) if is_known or longer.exists() else longer)
