@@ -13,9 +13,8 @@ from scipy.spatial.distance import cdist
 from centroid_encoder.core.calibration import (
     Calibration,
     calibration_bins,
-    calibration_error_interval,
+    calibration_error,
     cross_fitted_probabilities,
-    expected_calibration_error,
 )
 
 
@@ -44,7 +43,8 @@ def classes_apart(
 def error(calibration: Calibration, distances: NDArray, labels: NDArray) -> float:
     probabilities = calibration.probabilities(distances)
     right = probabilities.argmax(axis=1) == labels
-    return expected_calibration_error(probabilities.max(axis=1), right)
+    mean, share, count = calibration_bins(probabilities.max(axis=1), right)
+    return float(np.average(np.abs(mean - share), weights=count))
 
 
 @pytest.mark.parametrize(("temperature", "exponent"), [(0.5, 2.0), (2.0, 1.0), (0.8, 0.5)])
@@ -151,10 +151,21 @@ def test_bins_hold_all_predictions(n: int, n_bins: int, seed: int, ties: bool) -
         assert np.ptp(count) <= 1
 
 
-def test_calibration_error_equals_a_computed_value() -> None:
-    confidence = np.repeat([0.6, 0.8, 0.9], [10, 20, 10])
-    right = np.concatenate([np.arange(10) < 7, np.arange(20) < 13, np.arange(10) < 9])
-    assert expected_calibration_error(confidence, right) == pytest.approx((1 + 3 + 0) / 40)
+def test_the_calibration_error_is_that_of_perfect_confidences_if_they_are() -> None:
+    """The mean of squares is unbiased, however few the predictions are."""
+    for gap, n in ((0.0, 60), (0.0, 1000), (0.15, 60), (0.15, 1000)):
+        squares = []
+        for seed in range(300):
+            rng = np.random.default_rng(seed)
+            confidence = rng.uniform(0.6, 0.95, n)
+            right = rng.random(n) < confidence - gap
+            mean, share, count = calibration_bins(confidence, right)
+            chance = np.average(share * (1 - share) / (count - 1), weights=count)
+            squares.append(np.average((mean - share) ** 2, weights=count) - chance)
+            error = calibration_error(confidence, right)[0]
+            assert error == pytest.approx(np.sqrt(max(squares[-1], 0)))
+        spread = np.std(squares) / np.sqrt(len(squares))
+        assert np.mean(squares) == pytest.approx(gap**2, abs=3 * spread)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05])
@@ -165,18 +176,32 @@ def test_the_interval_covers_the_error(gap: float, n: int) -> None:
         rng = np.random.default_rng(seed)
         confidence = rng.uniform(0.5, 1, n)
         right = rng.random(n) < confidence - gap
-        low, high = calibration_error_interval(confidence, right)
-        assert low <= expected_calibration_error(confidence, right) <= high
+        error, low, high = calibration_error(confidence, right)
+        assert low <= error <= high
         covered += low <= gap <= high
     assert covered >= 55
     assert high - low < (0.4 if n == 50 else 0.1)
 
 
+@pytest.mark.parametrize("n_donors", [4, 6, 10])
+def test_the_interval_covers_the_error_of_new_donors(n_donors: int) -> None:
+    """Confidences are right on average, and off by up to 30 points for each donor."""
+    covered = {"cells": 0, "donors": 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        donors = np.repeat(np.arange(n_donors), 200)
+        confidence = rng.uniform(0.5, 0.9, len(donors))
+        shift = rng.normal(scale=0.12, size=n_donors)[donors]
+        right = rng.random(len(donors)) < (confidence + shift).clip(0, 1)
+        for kind, units in (("cells", None), ("donors", donors)):
+            _, low, _ = calibration_error(confidence, right, units)
+            covered[kind] += low == 0
+    assert covered["donors"] >= 54
+    assert covered["cells"] < 48
+
+
 def test_the_interval_if_all_predictions_are_right() -> None:
-    low, high = calibration_error_interval(np.full(30, 0.999), np.ones(30, dtype=bool))
+    _, low, high = calibration_error(np.full(30, 0.999), np.ones(30, dtype=bool))
     assert low == 0
     assert 0.02 < high < 0.2
-    nothing = np.empty(0), np.empty(0, dtype=bool)
-    assert np.isnan(
-        [expected_calibration_error(*nothing), *calibration_error_interval(*nothing)]
-    ).all()
+    assert np.isnan(calibration_error(np.empty(0), np.empty(0, dtype=bool))).all()

@@ -9,8 +9,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, logit, softmax, xlogy
+from scipy.special import expit, log_softmax, logit, softmax, stdtrit, xlogy
 
+from centroid_encoder.core.matrix import product
+from centroid_encoder.core.quality import LEAST_UNITS, Z
 from centroid_encoder.core.splits import at_most
 
 Floats = NDArray[np.floating]
@@ -21,6 +23,7 @@ EXPONENTS = (0.1, 4.0)
 N_FITTED = 20_000  # largest number of samples that the parameters are fitted to
 N_STEPS = 20  # of Newton's method
 LEAST = 100  # smallest number of samples for the terms, which are too uncertain with fewer
+N_DRAWS = 1_000  # of shares of right predictions
 RIDGE = 1.0  # weight of the squared terms in the negative log-likelihood
 
 
@@ -171,37 +174,56 @@ def calibration_bins(
     Returns the (b,) mean confidences, shares of right predictions and numbers of predictions, by
     rising confidence.
     """
-    first = np.arange(n_bins) * len(confidence) // n_bins
-    edges = np.unique(np.sort(confidence)[first])
-    index = np.searchsorted(edges, confidence, side="right") - 1
+    index = _bins(confidence, n_bins)
     count = np.bincount(index)
     return np.bincount(index, confidence) / count, np.bincount(index, right) / count, count
 
 
-def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_]) -> float:
-    """Mean of | mean confidence − share right | over bins, weighted by size; NaN if empty."""
-    if not len(confidence):
-        return np.nan
-    mean, share, count = calibration_bins(confidence, right)
-    return float(np.average(np.abs(mean - share), weights=count))
+def _bins(confidence: Floats, n_bins: int) -> NDArray[np.intp]:
+    first = np.arange(n_bins) * len(confidence) // n_bins
+    edges = np.unique(np.sort(confidence)[first])
+    return np.searchsorted(edges, confidence, side="right") - 1
 
 
-def calibration_error_interval(confidence: Floats, right: NDArray[np.bool_]) -> tuple[float, float]:
-    """95 % interval of the expected calibration error by a parametric bootstrap; NaN if empty.
+def calibration_error(
+    confidence: Floats, right: NDArray[np.bool_], units: Codes | None = None, n_bins: int = 10
+) -> tuple[float, float, float]:
+    """Root mean square of mean confidence − share right over bins, and its 95 % interval.
 
-    The numbers of right predictions are drawn from binomial distributions, after one right and one
-    wrong prediction were added to each bin. A mean of absolute differences is larger than 0 by
-    chance alone. The lower end is therefore the error minus the 97.5 % quantile of the error that
-    perfectly calibrated bins have by chance, or 0; the upper end is that quantile of drawn errors.
+    What the shares differ by chance is subtracted from the mean of squares (Kumar, Liang & Ma,
+    2019), so that perfect confidences have about 0 whatever the number of predictions is.
+
+    The interval comes from drawn shares. Its lower end is above 0 if the mean of squares is larger
+    than 97.5 % of those of perfect confidences. The shares are drawn from binomial distributions,
+    after one right and one wrong prediction were added to each bin. With (n,) `units` such as
+    donors, they also differ as much as those of the units; the interval of fewer than three units
+    is NaN. All three are NaN without predictions.
     """
-    if not len(confidence):
-        return np.nan, np.nan
-    error = expected_calibration_error(confidence, right)
-    mean, share, count = calibration_bins(confidence, right)
+    n = len(confidence)
+    if not n:
+        return np.nan, np.nan, np.nan
+    mean, share, count = calibration_bins(confidence, right, n_bins)
+    gaps, variance = share - mean, share * (1 - share) / np.maximum(count - 1, 1)
+    rng = np.random.default_rng(0)
     smoothed = (share * count + 1) / (count + 2)
-    drawn = np.random.default_rng(0).binomial(count, smoothed, size=(1000, len(count))) / count
-    by_chance, errors = (
-        float(np.quantile(np.average(np.abs(drawn - center), axis=1, weights=count), 0.975))
-        for center in (smoothed, mean)
-    )
-    return max(error - by_chance, 0.0), max(errors, error)
+    noise = rng.binomial(count, smoothed, size=(N_DRAWS, len(count))) / count - smoothed
+    _, units = np.unique(np.arange(n) if units is None else units, return_inverse=True)
+    n_units, index = int(units.max()) + 1, _bins(confidence, n_bins)
+    if LEAST_UNITS <= n_units < n:
+        # What each unit contributes to the gaps.
+        deviations = np.zeros((n_units, len(count)))
+        np.add.at(deviations, (units, index), (right - confidence - gaps[index]) / count[index])
+        deviations *= np.sqrt(n_units / (n_units - 1))
+        variance = np.square(deviations).sum(axis=0)
+        factor = stdtrit(n_units - 1, 0.975) / Z
+        drawn = factor * product(rng.normal(size=(N_DRAWS, n_units)), deviations)
+        noise = np.where(variance > noise.var(axis=0), drawn, noise)
+    # The smallest part of the gaps with which the drawn squares are often as large as the found.
+    parts = np.linspace(0, 1, 21)
+    drawn = np.square(np.multiply.outer(parts, gaps)[:, None] + noise) @ (count / n)
+    squared, largest = np.square(gaps) @ (count / n), np.quantile(drawn, 0.975, axis=1)
+    error = float(np.sqrt(max(squared - variance @ (count / n), 0)))
+    if n_units < min(LEAST_UNITS, n):
+        return error, np.nan, np.nan
+    low = float(parts[(largest >= squared).argmax()] * np.sqrt(squared))
+    return error, min(low, error), float(max(np.sqrt(largest[-1]), error))

@@ -11,17 +11,18 @@ import itertools
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
+from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
 
 Labels = NDArray[np.integer]
 Points = NDArray[np.floating]
 
 N_NEIGHBORS = 5
-N_DRAWS = 1_000  # of a bootstrap
+Z = 1.959964  # 97.5 % quantile of the normal distribution
+LEAST_UNITS = 3  # the spread of fewer says nothing
 AT_ONCE = 65_536  # number of points whose distances to all centers are in memory at once
 
 
@@ -63,56 +64,81 @@ def n_repeated(
     return 0 if np.prod(same) * len(read) > 0.01 else int(is_repeated.sum())
 
 
-def wilson_interval(n_found: NDArray[Any], n: NDArray[Any]) -> tuple[Points, Points]:
-    """Ends of the 95 % intervals of shares `n_found` / `n` (Wilson, 1927); NaN if n is NaN."""
-    share, z = n_found / n, 1.959964  # 97.5 % quantile of the normal distribution
-    center = share + z**2 / (2 * n)
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    scale = 1 + z**2 / n
-    return np.maximum((center - half) / scale, 0), np.minimum((center + half) / scale, 1)
+def wilson_interval(share: ArrayLike, n: ArrayLike, z: ArrayLike = Z) -> tuple[Points, Points]:
+    """Ends of the 95 % intervals of shares of `n` samples (Wilson, 1927); NaN if n is 0 or NaN.
 
-
-def error_intervals(
-    wrong: Points, labels: Labels, n_classes: int, units: Labels | None = None
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % intervals of the mean error and of the balanced error by a bootstrap.
-
-    They are NaN without samples, and with one unit, which shows no differences between units.
-
-    `wrong` holds how often a rule errs for each of n samples, in [0, 1]. The bootstrap draws
-    samples or, with (n,) `units` such as donors, all samples of a unit together. The interval is
-    that of the quantiles or, with units, of Student's t with the standard deviation of the draws.
+    `z` replaces the 97.5 % quantile of the normal distribution.
     """
-    if not len(wrong) or (units is not None and len(np.unique(units)) == 1):
-        return (np.nan, np.nan), (np.nan, np.nan)
-    # A row for each kind of sample or for each unit: numbers and errors of each class.
+    share, n, z = (np.asarray(values, np.float64) for values in (share, n, z))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 + z**2 / n
+        center = (share + z**2 / (2 * n)) / scale
+        half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / scale
+        return np.maximum(center - half, 0), np.minimum(center + half, 1)
+
+
+def share_intervals(
+    found: Points, kinds: Labels, n_kinds: int, units: Labels | None = None
+) -> tuple[tuple[Points, Points], tuple[Points, Points], tuple[Points, Points]]:
+    """95 % intervals of a share of samples, of its mean over the kinds, and of that of each kind.
+
+    `found` holds (n,) numbers in [0, 1], such as whether a rule errs, and `kinds` holds (n,) kinds
+    of the samples, such as classes. The (n_kinds,) ends for kinds without samples are NaN.
+
+    The intervals are Wilson's. That of the mean has the effective number of samples: with as many,
+    one share would have the variance of the mean. With (n,) `units` such as donors, whose samples
+    are not independent, all intervals have the effective numbers that follow from the variance
+    between the units, and quantiles of Student's t (Korn & Graubard, 1998). If all samples agree,
+    that number is the number of units. Intervals of fewer than three units are NaN.
+    """
+    counts = np.bincount(kinds, minlength=n_kinds).astype(np.float64)
+    counts[counts == 0] = np.nan
+    sums_of_kinds, n, n_there = (
+        np.bincount(kinds, found, n_kinds),
+        len(found),
+        max((counts > 0).sum(), 1),
+    )
+    shares = sums_of_kinds / counts
+    overall, mean = sums_of_kinds.sum() / max(n, 1), np.nansum(shares) / n_there
     if units is None:
-        kinds, rows, n_of_kind = np.unique(
-            2 * labels + wrong, return_inverse=True, return_counts=True
+        # One half of a sample more on both sides, since kinds without errors vary, too.
+        smoothed = (sums_of_kinds + 0.5) / (counts + 1)
+        variance = np.nansum(smoothed * (1 - smoothed) / counts) / n_there**2
+        expected = np.nansum(smoothed) / n_there
+        n_effective = min(expected * (1 - expected) / max(variance, 1e-12), n)
+        return (
+            wilson_interval(overall, n),
+            wilson_interval(mean, n_effective),
+            wilson_interval(shares, counts),
         )
-    else:
-        kinds, rows = np.unique(units, return_inverse=True)
-        n_of_kind = np.ones(len(kinds), dtype=np.intp)
-    counts, n_wrong = np.zeros((2, len(kinds), n_classes))
-    np.add.at(counts, (rows, labels), 1)
-    np.add.at(n_wrong, (rows, labels), wrong)
-    n_drawn, n_all = int(n_of_kind.sum()), n_of_kind[:, None]
-    drawn = np.random.default_rng(0).multinomial(n_drawn, n_of_kind / n_drawn, N_DRAWS)
-    sizes, errors = product(drawn, counts / n_all), product(drawn, n_wrong / n_all)
-    # A class that is missing in a draw has its error of all samples.
-    all_sizes = counts.sum(axis=0)
-    overall = n_wrong.sum(axis=0) / np.where(all_sizes > 0, all_sizes, np.nan)
-    of_class = np.divide(errors, sizes, out=np.tile(overall, (N_DRAWS, 1)), where=sizes > 0)
-    found = errors.sum(axis=1) / sizes.sum(axis=1), np.nanmean(of_class, axis=1)
-    low, high = np.quantile(found, (0.025, 0.975), axis=1)
-    if units is not None:
-        # Quantiles of few units are too narrow: take Student's t and the spread of a sample.
-        error = wrong.mean(), np.nanmean(overall)
-        half = (
-            np.sqrt(n_drawn / (n_drawn - 1)) * stdtrit(n_drawn - 1, 0.975) * np.std(found, axis=1)
-        )
-        low, high = np.maximum(error - half, 0), np.minimum(error + half, 1)
-    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
+    _, units = np.unique(units, return_inverse=True)
+    sizes, sums = np.zeros((2, units.max(initial=-1) + 1, n_kinds))
+    np.add.at(sizes, (units, kinds), 1)
+    np.add.at(sums, (units, kinds), found)
+    # What each unit contributes to the deviations of the shares.
+    of_kinds = np.nan_to_num((sums - shares * sizes) / counts)
+    of_all = (sums - overall * sizes).sum(axis=1) / max(n, 1)
+    of_mean = of_kinds.sum(axis=1) / n_there
+    is_there = sizes.any(axis=1)
+    return (
+        _over_units(overall, of_all, is_there, n),
+        _over_units(mean, of_mean, is_there, n),
+        _over_units(shares, of_kinds, sizes > 0, counts),
+    )
+
+
+def _over_units(
+    share: ArrayLike, deviations: Points, is_there: NDArray[np.bool_], n: ArrayLike
+) -> tuple[Points, Points]:
+    """Ends of intervals of shares, whose (u, …) deviations are sums over the samples of a unit."""
+    share, n_units = np.asarray(share, np.float64), is_there.sum(axis=0).astype(np.float64)
+    n_units = np.where(n_units < LEAST_UNITS, np.nan, n_units)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = n_units / (n_units - 1) * np.square(deviations).sum(axis=0)
+        agree = (share == 0) | (share == 1)
+        n_effective = np.where(agree, n_units, np.minimum(share * (1 - share) / variance, n))
+        z = np.where(agree, Z, stdtrit(n_units - 1, 0.975))
+    return wilson_interval(share, np.where(np.isnan(n_units), np.nan, n_effective), z)
 
 
 def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:

@@ -8,17 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.core.calibration import (
-    calibration_error_interval,
-    expected_calibration_error,
-)
+from centroid_encoder.core.calibration import calibration_error
 from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.quality import (
-    error_intervals,
-    knn_predict,
-    nearest_center,
-    wilson_interval,
-)
+from centroid_encoder.core.quality import knn_predict, nearest_center, share_intervals
 from centroid_encoder.tl._result import CALIBRATION_ERRORS, LARGEST
 
 Codes = NDArray[np.intp]
@@ -85,8 +77,7 @@ def evaluate(
     """Return the errors of all cells, and the (n_classes, …) errors of each class.
 
     Errors are pooled: each cell counts the same, whatever its fold or group is. Balanced errors are
-    means over the classes that have cells. Intervals are those of 95 %: of errors by a bootstrap of
-    cells or of `units`, and of the errors of a class by Wilson.
+    means over the classes that have cells. Their 95 % intervals are those of `share_intervals`.
 
     Parameters
     ----------
@@ -97,43 +88,43 @@ def evaluate(
     n_classes
         Number of classes.
     units
-        (n,) groups of these cells, which the bootstrap draws as a whole.
+        (n,) groups of these cells.
     """
     quality = error_rates(wrong, codes)
     per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
     for rule in wrong.columns.drop(LARGEST, errors="ignore"):
         error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
         errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
-        counts = np.bincount(own, minlength=n_classes).astype(float)
-        counts[counts == 0] = np.nan
-        n_wrong = np.bincount(own, errs, n_classes)
         of_units = None if units is None else units[applied]
-        intervals = error_intervals(errs, own, n_classes, of_units)
-        for name, ends in zip((error, f"balanced_{error}"), intervals, strict=True):
-            quality[f"{name}_low"], quality[f"{name}_high"] = ends
-        per_class[error] = n_wrong / counts
-        per_class[f"{error}_low"], per_class[f"{error}_high"] = wilson_interval(n_wrong, counts)
+        *of_all, of_classes = share_intervals(errs, own, n_classes, of_units)
+        for name, (low, high) in zip((error, f"balanced_{error}"), of_all, strict=True):
+            quality[f"{name}_low"], quality[f"{name}_high"] = float(low), float(high)
+        per_class[error] = pd.Series(errs).groupby(own).mean().reindex(per_class.index)
+        per_class[f"{error}_low"], per_class[f"{error}_high"] = of_classes
     return quality, per_class
 
 
 def evaluate_confidence(
-    predicted: Codes, confidence: Floats, before: Floats, right: NDArray[np.bool_], n_classes: int
+    predicted: Codes,
+    confidence: Floats,
+    before: Floats,
+    right: NDArray[np.bool_],
+    n_classes: int,
+    units: Codes | None = None,
 ) -> tuple[dict[str, float], pd.DataFrame]:
     """Return the `CALIBRATION_ERRORS`, and the calibration of each of (n_classes,) predictions.
 
     For the cells that are predicted to be of a class, the table has their number, their mean
-    ``confidence`` and the share of ``right`` predictions with its Wilson interval; `rough` marks
-    shares of fewer than 20 cells. The (n,) confidences are those after and `before` calibration.
+    ``confidence`` and the share of ``right`` predictions with its interval; `rough` marks shares of
+    fewer than 20 cells. The (n,) confidences are those after and `before` calibration. Intervals
+    are those of `calibration_error` and of `share_intervals`, with (n,) `units`.
     """
-    errors = [expected_calibration_error(values, right) for values in (confidence, before)]
-    ends = calibration_error_interval(confidence, right)
-    counts = np.bincount(predicted, minlength=n_classes)
-    n_right, some = np.bincount(predicted, right, n_classes), np.where(counts, counts, np.nan)
-    table: dict[str, NDArray[Any]] = {
-        "n_predicted": counts,
-        "confidence": np.bincount(predicted, confidence, n_classes) / some,
-        "right": n_right / some,
-    }
-    table["right_low"], table["right_high"] = wilson_interval(n_right, some)
-    table["rough"] = counts < FEW
-    return dict(zip(CALIBRATION_ERRORS, [*errors, *ends], strict=True)), pd.DataFrame(table)
+    error, *ends = calibration_error(confidence, right, units)
+    errors = error, calibration_error(before, right)[0], *ends
+    table = pd.DataFrame({"n_predicted": np.bincount(predicted, minlength=n_classes)})
+    for name, values in (("confidence", confidence), ("right", right)):
+        table[name] = pd.Series(values).groupby(predicted).mean().reindex(table.index)
+    _, _, ends = share_intervals(right, predicted, n_classes, units)
+    table["right_low"], table["right_high"] = ends
+    table["rough"] = table["n_predicted"] < FEW
+    return dict(zip(CALIBRATION_ERRORS, errors, strict=True)), table
