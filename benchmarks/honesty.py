@@ -11,12 +11,13 @@
     python -m benchmarks.honesty throughput     # time and memory to ingest a million cells on disk
     python -m benchmarks.honesty noise          # errors with placement="voronoi" on random data
     python -m benchmarks.honesty donors         # errors with random donors of unequal sizes
+    python -m benchmarks.honesty intervals      # how often 95 % intervals cover the error
     python -m benchmarks.honesty thresholds     # what thresholds of novelty flag, in 32 queries
     python -m benchmarks.honesty new_donors     # novelty of simulated donors
     python -m benchmarks.honesty missing        # confidence of cells whose features are estimated
 
-A command may name several parts. All parts except `throughput`, `noise`, `new_donors` and `rare`
-need the data folder.
+A command may name several parts. All parts except `throughput`, `noise`, `new_donors`, `intervals`
+and `rare` need the data folder.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ import centroid_encoder as ce
 from benchmarks import datasets, doubts, placement
 from benchmarks.cell_sets import load, pbmc68k
 from benchmarks.methods import BOTTLENECK
-from benchmarks.parts import peak_memory, run_named
+from benchmarks.parts import expected_calibration_error, peak_memory, run_named
 from centroid_encoder.core import novelty as core_novelty
-from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.splits import stratified_holdout
 
 N_SEEDS = 5
+N_DRAWS = 60  # of data for the coverage of intervals
 
 
 def transfer() -> None:
@@ -619,6 +620,81 @@ def donors() -> None:
         )
 
 
+def intervals() -> None:
+    """Print how often 95 % intervals cover the error, for held-out cells and for new donors.
+
+    Four classes of 40, 30, 20 and 10 % in 30 features. Donors have 100 cells, and differ by 0.4
+    standard deviations in each feature; "odd" donors, a quarter of them, by 1, and have other
+    shares of the classes. The true errors are those of the same map on 6,000 new cells or 60 new
+    donors. Without donors, there are two thirds of the cells for the training.
+    """
+    kinds = [("cells", n, False) for n in (20, 60, 300)]
+    kinds += [("donors", n, odd) for odd in (False, True) for n in (4, 6, 10)]
+    for kind, n, odd in kinds:
+        jobs = (delayed(_covered)(kind, n, odd, seed) for seed in range(N_DRAWS))
+        found = pd.concat(Parallel(-1)(jobs))
+        by_call = found.groupby(["call", "number"])[["stated", "true", "covered"]]
+        table = by_call.mean().join(found.groupby(["call", "number"])["stated"].size().rename("n"))
+        difference = found["stated"] - found["true"]
+        table["rms difference"] = np.sqrt(
+            difference.pow(2).groupby([found["call"], found["number"]]).mean()
+        )
+        title = f"{n} held-out cells" if kind == "cells" else f"{n} donors{', some odd' * odd}"
+        print(title, table.round(3).to_string(), sep="\n", flush=True)
+
+
+def _covered(kind: str, n: int, odd: bool, seed: int) -> pd.DataFrame:
+    """Return stated and true errors of a draw, and whether the interval covers the true one."""
+    rng = np.random.default_rng(5000 + seed)
+    means, by_donor = rng.normal(size=(4, 30)) * 3.2 / np.sqrt(60), kind == "donors"
+    sizes = [*(n * [100] if by_donor else [3 * n]), *60 * [100]]
+    is_odd = (rng.random(len(sizes)) < 0.25) & odd
+    shifts = rng.normal(size=(len(sizes), 30)) * np.where(is_odd, 1, 0.4)[:, None] * by_donor
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    y = np.concatenate(
+        [
+            rng.choice(4, size, p=shares[::-1] if one else shares)
+            for size, one in zip(sizes, is_odd, strict=True)
+        ]
+    )
+    donors = np.repeat(np.arange(len(sizes)), sizes)
+    adata = table_of(means[y] + shifts[donors] + rng.normal(size=(len(y), 30)), y)
+    adata.obs["donor"] = pd.Categorical(donors.astype(str))
+    known = adata[: len(y) - 6000].copy()
+    query, options = adata[len(y) - 6000 :].copy(), dict[str, Any](random_state=seed)
+    options |= {"group_key": "donor"} if by_donor else {"test_size": 1 / 3}
+    with warnings.catch_warnings(), parallel_config("sequential"):
+        warnings.simplefilter("ignore")
+        ce.tl.centroid_encoder(known, "class", progress=False, **options)
+        options.pop("test_size", None)
+        ce.tl.cross_validate(known, "class", progress=False, **options)
+        ce.tl.ingest(query, known, progress=False)
+    found, truth = query.obs["ce_label"].astype(str), query.obs["class"].astype(str)
+    wrong = (found != truth).to_numpy()
+    calls = {"ce": "by_group" if by_donor else "test", "ce_cv": ""}
+    rows = []
+    for call, part in calls.items():
+        quality = known.uns[call]["quality"]
+        per_class = (known.uns[call]["per_class"] if not part else quality["per_class"]).set_index(
+            "class"
+        )
+        quality, prefix = quality[part] if part else quality, f"{part}_" if part else ""
+        numbers = [("error", quality, "voronoi_error", wrong.mean())]
+        of_classes = [wrong[(truth == name).to_numpy()].mean() for name in per_class.index]
+        numbers.append(("balanced error", quality, "balanced_voronoi_error", np.mean(of_classes)))
+        for name, error in zip(per_class.index, of_classes, strict=True):
+            row = per_class.loc[name]
+            numbers.append(("error of a class", row, f"{prefix}voronoi_error", error))
+            right = 1 - wrong[(found == name).to_numpy()].mean()
+            numbers.append(("right of a prediction", row, f"{prefix}right", right))
+        for number, values, name, true in numbers:
+            ends = values[f"{name}_low"], values[f"{name}_high"]
+            if np.isfinite(ends).all() and np.isfinite(true):
+                covered = ends[0] <= true <= ends[1]
+                rows.append((call, number, values[name], true, covered))
+    return pd.DataFrame(rows, columns=["call", "number", "stated", "true", "covered"])
+
+
 UNKNOWN = {
     "pbmc3k": ("T_CD4", "Mono", "DC"),
     "paul15": ("Monocytes", "GMP", "Neutrophils", "Multipotent progenitors"),
@@ -808,6 +884,7 @@ if __name__ == "__main__":
         throughput,
         noise,
         donors,
+        intervals,
         thresholds,
         new_donors,
         missing,

@@ -9,6 +9,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from centroid_encoder.core.calibration import calibration_bins
+
 
 def run_named(description: str | None, *parts: Callable[[], None]) -> None:
     """Run the functions that the command line names, in its order."""
@@ -37,3 +42,12 @@ def peak_memory() -> float:
     """Return the largest resident memory of this process so far, in GB."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most * (1 if sys.platform == "darwin" else 1024) / 1e9
+
+
+def expected_calibration_error(confidence: NDArray[np.floating], right: NDArray[np.bool_]) -> float:
+    """Mean of | mean confidence − share right | over bins, weighted by size (Guo et al., 2017).
+
+    Of few predictions, it is larger than that of their distribution.
+    """
+    mean, share, bins = calibration_bins(confidence, right)
+    return float(np.average(np.abs(mean - share), weights=np.bincount(bins)))

@@ -74,11 +74,10 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
 from benchmarks.methods import NETWORKS
-from benchmarks.parts import append
+from benchmarks.parts import append, expected_calibration_error
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import class_centers, knn_predict, nearest_center
 

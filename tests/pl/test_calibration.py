@@ -42,20 +42,20 @@ def wilson(share: np.ndarray, n: np.ndarray) -> np.ndarray:
 def test_points_are_bins_of_equally_many_cells(cells, validate, n_bins, share_right):
     obs = validate(cells, share_right=share_right).obs
     right = obs["cell_type"].to_numpy() == obs["ce_cv_label"].to_numpy()
-    mean, share, count = calibration_bins(obs["ce_cv_confidence"].to_numpy(), right, n_bins)
+    mean, share, bins = calibration_bins(obs["ce_cv_confidence"].to_numpy(), right, n_bins)
     drawn, ends = points(draw(cells, n_bins=n_bins))
     assert_allclose(drawn, 100 * np.column_stack([mean, share]), rtol=1e-5)
-    assert_allclose(ends, 100 * wilson(share, count), atol=1e-4)
+    assert_allclose(ends, 100 * wilson(share, np.bincount(bins)), atol=1e-4)
 
 
 def test_the_title_gives_the_error_that_was_stored(cells, validate):
     quality = validate(cells).uns["ce_cv"]["quality"]
-    title = "out-of-fold labels, 5 folds, n = 120\nexpected calibration error 1.2 points"
-    assert draw(cells).get_title() == f"{title} (0.4 to 3.1)"
+    title = "out-of-fold labels, 5 folds, n = 120\ncalibration error 1.2 points"
+    assert draw(cells).get_title() == f"{title} (95 % interval 0.4 to 3.1)"
     quality["calibration_error_low"] = np.nan
     assert draw(cells).get_title() == title
     quality["calibration_error"] = np.nan
-    assert draw(cells[:48]).get_title() == "out-of-fold labels, 5 folds, n = 120, 48 shown"
+    assert draw(cells[:48]).get_title() == "out-of-fold labels, 5 folds, of all 120 cells, 48 shown"
     assert draw(cells, title="mine").get_title() == "mine"
 
 
@@ -63,7 +63,7 @@ def test_without_a_cross_validation_the_held_out_cells_are_drawn(embed):
     adata = embed(unlabeled=10)
     ax = draw(adata, n_bins=3)
     n = adata.uns["ce"]["quality"]["test"]["n"]
-    assert ax.get_title().startswith(f"held-out cells, n = {n}\nexpected calibration error ")
+    assert ax.get_title().startswith(f"held-out cells, n = {n}\ncalibration error ")
     test = adata.obs[adata.obs["ce_split"] == "test"]
     right = test["ce_label"].astype(str) == test["cell_type"].astype(str)
     mean, share, _ = calibration_bins(test["ce_confidence"].to_numpy(), right.to_numpy(), 3)

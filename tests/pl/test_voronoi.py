@@ -171,7 +171,7 @@ def test_a_selection_of_cells_keeps_regions_and_colours(embed):
     color = adata.uns["cell_type_colors"][2]
     for part in (selection, selection.copy()):
         training, held_out = draw(part, regions="voronoi")
-        assert training.get_title() == "training cells (n = 96, 24 shown)"
+        assert training.get_title() == "training cells (of all 96 cells, 24 shown)"
         assert [fill.get_facecolor() for fill in fills(held_out)] == [
             fill.get_facecolor() for fill in fills(whole)
         ]

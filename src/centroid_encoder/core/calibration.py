@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -149,16 +148,21 @@ def cross_fitted_probabilities(
     distances: Floats,
     labels: Codes,
     parts: Codes,
-    calibrated: Callable[[Floats, Codes], Calibration],
+    offsets: tuple[float, ...] = (),
+    weights: Floats | None = None,
 ) -> NDArray[np.float64]:
     """(n, M) probabilities of samples, each calibrated with the samples of the other (n,) parts.
 
-    `calibrated` returns the calibration for distances and labels.
+    Samples of the part −1 are used for all calibrations, and their probabilities are NaN. The other
+    parameters are those of `Calibration.fit`.
     """
-    probabilities = np.empty(distances.shape, dtype=np.float64)
-    for part in np.unique(parts):
-        inside = parts == part
-        calibration = calibrated(distances[~inside], labels[~inside])
+    weights = np.ones(len(labels)) if weights is None else weights
+    probabilities = np.full(distances.shape, np.nan)
+    for part in np.unique(parts[parts >= 0]):
+        inside, calibration = parts == part, Calibration(offsets=offsets)
+        if not inside.all():
+            given = distances[~inside], labels[~inside], offsets, weights[~inside]
+            calibration = Calibration.fit(*given)
         probabilities[inside] = calibration.probabilities(distances[inside])
     return probabilities
 
@@ -171,18 +175,14 @@ def calibration_bins(
     Bins of equal width would be nearly empty except near 1 (Nixon et al., 2019). Predictions of
     equal confidence share a bin, so there can be fewer than `n_bins`.
 
-    Returns the (b,) mean confidences, shares of right predictions and numbers of predictions, by
-    rising confidence.
+    Returns the (b,) mean confidences and shares of right predictions, by rising confidence, and the
+    (n,) bins of the predictions.
     """
-    index = _bins(confidence, n_bins)
-    count = np.bincount(index)
-    return np.bincount(index, confidence) / count, np.bincount(index, right) / count, count
-
-
-def _bins(confidence: Floats, n_bins: int) -> NDArray[np.intp]:
     first = np.arange(n_bins) * len(confidence) // n_bins
     edges = np.unique(np.sort(confidence)[first])
-    return np.searchsorted(edges, confidence, side="right") - 1
+    bins = np.searchsorted(edges, confidence, side="right") - 1
+    count = np.bincount(bins)
+    return np.bincount(bins, confidence) / count, np.bincount(bins, right) / count, bins
 
 
 def calibration_error(
@@ -202,17 +202,18 @@ def calibration_error(
     n = len(confidence)
     if not n:
         return np.nan, np.nan, np.nan
-    mean, share, count = calibration_bins(confidence, right, n_bins)
+    mean, share, bins = calibration_bins(confidence, right, n_bins)
+    count = np.bincount(bins)
     gaps, variance = share - mean, share * (1 - share) / np.maximum(count - 1, 1)
     rng = np.random.default_rng(0)
     smoothed = (share * count + 1) / (count + 2)
     noise = rng.binomial(count, smoothed, size=(N_DRAWS, len(count))) / count - smoothed
     _, units = np.unique(np.arange(n) if units is None else units, return_inverse=True)
-    n_units, index = int(units.max()) + 1, _bins(confidence, n_bins)
+    n_units = int(units.max()) + 1
     if LEAST_UNITS <= n_units < n:
         # What each unit contributes to the gaps.
         deviations = np.zeros((n_units, len(count)))
-        np.add.at(deviations, (units, index), (right - confidence - gaps[index]) / count[index])
+        np.add.at(deviations, (units, bins), (right - confidence - gaps[bins]) / count[bins])
         deviations *= np.sqrt(n_units / (n_units - 1))
         variance = np.square(deviations).sum(axis=0)
         factor = stdtrit(n_units - 1, 0.975) / Z
@@ -220,9 +221,10 @@ def calibration_error(
         noise = np.where(variance > noise.var(axis=0), drawn, noise)
     # The smallest part of the gaps with which the drawn squares are often as large as the found.
     parts = np.linspace(0, 1, 21)
-    drawn = np.square(np.multiply.outer(parts, gaps)[:, None] + noise) @ (count / n)
+    scaled: NDArray[np.float64] = np.multiply.outer(parts, gaps)[:, None]
+    drawn = np.square(scaled + noise) @ (count / n)
     squared, largest = np.square(gaps) @ (count / n), np.quantile(drawn, 0.975, axis=1)
-    error = float(np.sqrt(max(squared - variance @ (count / n), 0)))
+    error = float(np.sqrt(np.maximum(squared - variance @ (count / n), 0)))
     if n_units < min(LEAST_UNITS, n):
         return error, np.nan, np.nan
     low = float(parts[(largest >= squared).argmax()] * np.sqrt(squared))

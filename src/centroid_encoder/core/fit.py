@@ -40,10 +40,6 @@ RICH = 10, 10_000
 receive discriminant axes and ramps of the features. With fewer they overfit; with more, they learn
 them by themselves."""
 N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
-HELD_OUT_WEIGHT = 4.0
-"""Weight of a held-out row in the calibration, relative to a training row. All networks together
-place held-out rows and new rows, and are more accurate than the one network that places a training
-row. With a fifth of the rows held out, both kinds have the same weight in all."""
 
 
 @dataclass
@@ -68,8 +64,6 @@ class Fit:
     along: NDArray[np.float32]
     """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
-    calibrating: tuple[NDArray[np.float32], Codes]
-    """Distances to the classes of some `unseen` rows, and their classes."""
     scored: tuple[Codes, NDArray[np.float64]] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
@@ -96,19 +90,6 @@ class Fit:
         """(n, m) embedding of all rows, or of those of an index."""
         empty = np.empty((0, self.map.n_components), np.float32)
         return np.concatenate([empty, *(places for places, _ in self.judge(index))])
-
-    def calibrated(
-        self, distances: NDArray[np.floating], codes: NDArray[np.integer]
-    ) -> Calibration:
-        """Calibration by held-out rows and by training rows that their network has not seen.
-
-        `distances` and `codes` are the (n, K) distances to the classes and the (n,) classes of the
-        held-out rows.
-        """
-        known, of_known = self.calibrating
-        weights = np.repeat([HELD_OUT_WEIGHT, 1.0], [len(codes), len(of_known)])
-        distances, codes = np.concatenate([distances, known]), np.append(codes, of_known)
-        return Calibration.fit(distances, codes, self.map.calibration.offsets, weights)
 
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
@@ -281,8 +262,7 @@ def fit(
     offsets = tuple((-np.log(weights.astype(np.float64))).tolist())
     of_map = standardizer, network, targets, unknown_centers, axes, knots, placer
     fitted = FittedMap(*of_map, Calibration(offsets=offsets))
-    nothing = np.empty((0, n_classes), np.float32), codes[:0]
-    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome, nothing)
+    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done, weights)
     chosen = done.trained
     if novelty and len(chosen) >= LEAST:
@@ -366,5 +346,5 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = np.concatenate([found for _, found in done.judge(some)])
-        done.calibrating = distances, codes[some]
-        fitted.calibration = Calibration.fit(*done.calibrating, fitted.calibration.offsets)
+        offsets = fitted.calibration.offsets
+        fitted.calibration = Calibration.fit(distances, codes[some], offsets)

@@ -40,27 +40,28 @@ def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.boo
 def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> NDArray[np.bool_]:
     """(n,) mask of held-out samples: whole groups, with about the same share of every class.
 
-    It is the best of many random choices. At least one group is held out, and no class loses all
-    training samples if that can be avoided. There must be at least two groups.
+    It is one of many random choices, drawn from those that deviate at most twice as much from the
+    share as the best. At least one group is held out, and no class loses all training samples if
+    that can be avoided. There must be at least two groups.
     """
     table = contingency_matrix(groups, labels)
     totals = table.sum(axis=0)
     # A choice of several groups loses at least as many classes as the best single group.
     n_lost = (table == totals).sum(axis=1).min()
     rng = np.random.default_rng(seed)
-    best, best_deviation = np.empty(0, dtype=np.intp), np.inf
+    deviations = dict[tuple[int, ...], float]()
     # All random choices together consider about 2,000 groups.
     for _ in range(math.ceil(2_000 / len(table))):
-        chosen, held_out, deviation = [], np.zeros_like(totals), np.inf
+        chosen, held_out, deviation = list[int](), np.zeros_like(totals), np.inf
         for group in rng.permutation(len(table)):
             more = held_out + table[group]
             nearer = float(np.abs(more - share * totals).sum())
             if nearer < deviation and (more == totals).sum() <= n_lost:
                 chosen.append(group)
                 held_out, deviation = more, nearer
-        if deviation < best_deviation:
-            best, best_deviation = np.array(chosen), deviation
-    return np.isin(groups, np.unique(groups)[best])
+        deviations[tuple(sorted(chosen))] = deviation
+    near = [found for found, far in deviations.items() if far <= 2 * min(deviations.values())]
+    return np.isin(groups, np.unique(groups)[list(near[rng.integers(len(near))])])
 
 
 def cross_validation_folds(

@@ -17,8 +17,17 @@ from matplotlib.figure import Figure
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
-from centroid_encoder.tl._result import LARGEST, NO_BETTER, QUERY, TEST, TRAIN, Result
-from centroid_encoder.tl._summary import doubt_words, unjudged_words
+from centroid_encoder.tl._result import (
+    BY_GROUP,
+    LARGEST,
+    NO_BETTER,
+    QUERY,
+    TEST,
+    TRAIN,
+    UNUSED,
+    Result,
+)
+from centroid_encoder.tl._summary import doubt_words, group_words, range_words, unjudged_words
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
@@ -120,21 +129,28 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
         n_unassigned = int((query & (result.codes < 0)).sum())
         also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
         return f"query cells (n = {int(query.sum()):,}{also})"
-    errors, is_unjudged = result.stored.errors(panel), result.stored.errors(panel)["n_unjudged"] > 0
-    n = int(errors["n"]) + (int(errors["n_unjudged"]) if is_unjudged else 0)
-    words = count_words(n, int((result.split == panel).sum()))
-    if panel == TRAIN:
-        also = f"; hollow: {unjudged_words(errors)}" if is_unjudged else ""
-        return f"training cells ({words}{also})"
+    stored, (rule, name) = result.stored, title_rule(result, regions)
+    errors = stored.errors(panel)
+    n_unjudged = int(errors["n_unjudged"]) if errors["n_unjudged"] > 0 else 0
+    words = count_words(int(errors["n"]) + n_unjudged, int((result.split == panel).sum()))
     if panel == TEST and np.isfinite(errors["panel_error"]):
         text = f"held-out cells ({words})\ncross-validated error of such feature panels"
         return f"{text} {100 * errors['panel_error']:.1f} %"
-    rule, name = title_rule(result, regions)
-    kind = "held-out" if panel == TEST else "unused cells:"
-    few, repeated = doubt_words(errors)
-    words += f", {few}" if few else ""
-    text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
-    if repeated:
+    kind = {TRAIN: "training cells", TEST: "held-out", UNUSED: "unused cells:"}[panel]
+    if n_unjudged:
+        words += f"; hollow: {unjudged_words(errors)}"
+    if stored.held_out == BY_GROUP and panel == (TEST if (result.split == TEST).any() else TRAIN):
+        errors = stored.errors(BY_GROUP)
+        text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error"
+        kind, few = f"for a new {stored.params['group_key']}", doubt_words(errors)[0]
+        more = [range_words(errors, f"{rule}_error"), group_words(errors, stored.params), few]
+        text += f" {kind} {100 * errors[f'{rule}_error']:.1f} %\n({', '.join(filter(None, more))})"
+    elif panel == TRAIN:
+        return f"{kind} ({words})"
+    else:
+        words += f", {few}" if (few := doubt_words(errors)[0]) else ""
+        text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
+    if repeated := doubt_words(errors)[1]:
         text += f"\n{repeated}"
     elif errors[NO_BETTER]:
         largest = 100 * errors[f"{LARGEST}_error"]
@@ -152,7 +168,7 @@ def title_rule(result: Result, regions: str | None) -> tuple[str, str]:
 
 def count_words(n: int, n_shown: int) -> str:
     """Return the number of cells and, if it differs, the number of those that are shown."""
-    return f"n = {n:,}" + (f", {n_shown:,} shown" if n_shown != n else "")
+    return f"n = {n:,}" if n_shown == n else f"of all {n:,} cells, {n_shown:,} shown"
 
 
 def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path | None:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.core.calibration import calibration_bins
-from centroid_encoder.core.quality import wilson_interval
+from centroid_encoder.core.quality import share_intervals
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
@@ -33,10 +33,12 @@ def calibration(
     """Plot how often predictions are right, against their confidence: a reliability diagram.
 
     If the points lie on the diagonal, the confidences are right: 80 % of the predictions with a
-    confidence of 80 % are right. Bars are 95 % intervals (Wilson), and the histogram below counts
-    the cells. The predictions are those of a cross-validation (out-of-fold) if there is one, and
-    otherwise those of the held-out cells. The error in the title, with its 95 % interval, was
-    stored when the confidences were computed. Return values and errors are as in `voronoi`.
+    confidence of 80 % are right. Bars are 95 % intervals: Wilson's, or over groups with
+    `group_key`. The histogram below counts the cells. The predictions are those of a
+    cross-validation (out-of-fold) if there is one, and otherwise those of the held-out cells or,
+    with `group_key`, of all cells. The error in the title, with its 95 % interval, was stored when
+    the confidences were computed: the root mean square of the differences, less that of chance.
+    Return values and errors are as in `voronoi`.
 
     Parameters
     ----------
@@ -57,11 +59,12 @@ def calibration(
     # Clipped, because rounding in float32 makes some confidences larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
-    mean, share, count = calibration_bins(confidence, right, n_bins)
-    ends = 100 * np.array(wilson_interval(share * count, count))
+    mean, share, bins = calibration_bins(confidence, right, n_bins)
+    groups = None if cells.groups is None else cells.groups[known]
+    ends = 100 * np.array(share_intervals(right.astype(float), bins, len(mean), groups)[2])
 
     target: Any = new_axes(3.5, 4) if ax is None else ax
-    start = 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10)
+    start = 10 * np.floor(min(confidence.min(), np.nanmin(ends, initial=90)) / 10)
     # The height of the histogram is a fifth of that of the diagram above it.
     bottom = start - 0.2 * (100 - start)
     target.set(xlim=(start, 100), ylim=(bottom, 100))
@@ -86,7 +89,7 @@ def calibration(
     text = f"{cells.words}, {count_words(cells.quality['n'], len(right))}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
-        text += f"\nexpected calibration error {100 * error:.1f} points"
+        text += f"\ncalibration error {100 * error:.1f} points"
         if interval := range_words(cells.quality, "calibration_error", ""):
             text += f" ({interval})"
     write_title(target, title, text)

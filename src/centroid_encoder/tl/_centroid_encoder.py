@@ -16,9 +16,9 @@ from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import ROUGH
-from centroid_encoder.core.placement import Placement
+from centroid_encoder.core.placement import N_FITTED, Placement
 from centroid_encoder.core.quality import n_repeated, nearest_center, no_better_than
-from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
+from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
@@ -45,6 +45,10 @@ from centroid_encoder.tl._summary import (
 TEST_SIZE = 0.2
 N_PARTS = 5
 """Number of parts of the held-out cells; the calibration for each part is fitted to the others."""
+HELD_OUT_WEIGHT = 4.0
+"""Weight of a held-out cell in the calibration, relative to a training cell. All networks together
+place held-out cells and new cells, and are more accurate than the one network that places a
+training cell. With a fifth of the cells held out, both kinds have the same weight in all."""
 
 
 @_run.from_job
@@ -298,6 +302,7 @@ class Training(_run.Job):
         super().__post_init__()
         cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
+        self._groups = None if cells.groups is None else cells.groups[self.kept]
         if self._params["missing"] == "mean":
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
@@ -325,15 +330,17 @@ class Training(_run.Job):
             np.where(self.train[self.kept], codes, -1),
             cells.class_labels,
             feature_names=None if cells.names is None else cells.names.astype(str),
-            groups=None if cells.groups is None else cells.groups[self.kept],
+            groups=self._groups,
             novelty=True,
             callback=callback,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        held_out, others = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
-        found = judged(fit, held_out)
-        if len(held_out):
-            fit.map.calibration = fit.calibrated(found[1], codes[held_out])
+        n, offsets = len(codes), fit.map.calibration.offsets
+        rows, parts = self._judged_parts(fit, is_held_out)
+        places, distances = judged(fit, rows)
+        weights = np.where(is_held_out[rows], HELD_OUT_WEIGHT, 1.0)
+        if is_held_out.any():
+            fit.map.calibration = Calibration.fit(distances, codes[rows], offsets, weights)
         elif not len(fit.unseen):
             text = "no cell is held out, so the confidence is not calibrated: raise test_size"
             self.notices.append(text)
@@ -345,12 +352,23 @@ class Training(_run.Job):
         if n_groups < ROUGH:
             text = f"fewer than {ROUGH} values of {cells.params['group_key']!r} have training cells"
             self.notices.append(f"{text} ({n_groups}): the novelty of cells of others is rough")
-        decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
-        order = np.argsort(np.concatenate([held_out, others]))
+        others = np.setdiff1d(np.arange(n), rows)
+        decided = fit.map.decide(chain([(places, distances)], fit.judge(others)), n)
+        order = np.argsort(np.concatenate([rows, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
+        # The confidence of these cells, calibrated with others, is what its error is computed from.
+        after = cross_fitted_probabilities(distances, codes[rows], parts, offsets, weights)
+        before = Calibration(offsets=offsets).probabilities(distances)
+        is_scored, uncalibrated = parts >= 0, np.full(n, np.nan)
+        scored, nearest = rows[is_scored], distances[is_scored].argmin(axis=1)
+        for values, found in ((confidence, after), (uncalibrated, before)):
+            values[scored] = found[is_scored, nearest]
         split = np.where(is_held_out, 1, np.where(codes < 0, 2, 3))
         split[fit.trained] = 0
-        quality = self._quality(fit, split, embedding, predicted, found[1])
+        by_group = (scored, parts) if len(scored) > is_held_out.sum() else None
+        quality = self._quality(
+            fit, split, by_group, embedding, predicted, confidence, uncalibrated
+        )
         predicted[fit.division.unjudged], confidence[fit.division.unjudged] = -1, np.nan
         config, arrays = self._estimator.to_state()
         stored = _result.StoredMap(
@@ -376,51 +394,89 @@ class Training(_run.Job):
             "uns": {key: stored.to_uns()},
         }
 
-    def _quality(
-        self, fit: Fit, split: Codes, embedding: Floats, predicted: Codes, distances: Floats
-    ) -> dict[str, Any]:
-        """Return the errors of training, held-out and unused cells.
+    def _judged_parts(self, fit: Fit, is_held_out: NDArray[np.bool_]) -> tuple[Codes, Codes]:
+        """Return rows by which the map is calibrated, and their parts for cross-fitting.
 
-        `split`, `embedding` and `predicted` are those of the n_kept cells; `distances` are those
-        from each held-out cell to each class.
+        They are the held-out cells and cells of the training, which are placed by a network that
+        was not trained on them. With groups, this network has seen no cell of their group either:
+        then all of them have a part, with whole groups. Otherwise the part of training cells is −1.
+        """
+        held_out, unseen, groups = np.flatnonzero(is_held_out), fit.unseen, self._groups
+        several = fit.division.n_networks > 1
+        if groups is not None and several and len(np.unique(groups[fit.division.train])) > 1:
+            rows = np.union1d(held_out, unseen)
+            _, of_rows = np.unique(groups[rows], return_inverse=True)
+            parts = np.random.default_rng(0).permutation(of_rows.max() + 1) % N_PARTS
+            return rows, parts[of_rows]
+        rows = np.union1d(held_out, at_most(N_FITTED, unseen))
+        parts = np.full(len(rows), -1)
+        parts[is_held_out[rows]] = np.random.default_rng(0).permutation(len(held_out)) % N_PARTS
+        return rows, parts
+
+    def _quality(
+        self,
+        fit: Fit,
+        split: Codes,
+        by_group: tuple[Codes, Codes] | None,
+        embedding: Floats,
+        predicted: Codes,
+        confidence: Floats,
+        uncalibrated: Floats,
+    ) -> dict[str, Any]:
+        """Return the errors of training, held-out and unused cells, and of all cells by group.
+
+        The (n_kept, …) arrays hold a row for each cell. `by_group` has the rows of all cells that
+        were judged by networks that have seen no cell of their group, and their parts.
         """
         codes, n_classes = self._cells.kept_codes, len(self.classes)
-        groups = None if self._cells.groups is None else self._cells.groups[self.kept]
         quality: dict[str, Any] = {}
         parts = [pd.DataFrame({"class": [str(name) for name in self.classes]})]
         is_judged, trained = ~fit.division.unjudged, fit.trained
-        for number, name in ((0, _result.TRAIN), (1, _result.TEST), (3, _result.UNUSED)):
-            rows = trained if number == 0 else np.flatnonzero(split == number)
-            if name == _result.UNUSED and not len(rows):
-                continue
-            answers = rows, embedding[rows], predicted[rows], (trained, embedding[trained])
-            wrong = errors_by_rule(fit, codes, *answers)[is_judged[rows]]
+        cells = {
+            _result.TRAIN: trained,
+            _result.TEST: np.flatnonzero(split == 1),
+            _result.UNUSED: np.flatnonzero(split == 3),
+        }
+        if not len(cells[_result.UNUSED]):
+            del cells[_result.UNUSED]
+        if by_group is not None:
+            cells[_result.BY_GROUP] = by_group[0]
+        for name, rows in cells.items():
+            # Neighbours of a cell are training cells, and those of other groups.
+            tasks = [(rows, trained)]
+            if name == _result.BY_GROUP and by_group is not None:
+                part_of = np.full(len(codes), -1)
+                part_of[rows] = by_group[1]
+                inside = [
+                    (part_of[rows] == part, part_of[trained] != part) for part in range(N_PARTS)
+                ]
+                tasks = [(rows[own], trained[others]) for own, others in inside]
+            wrong = pd.concat(
+                errors_by_rule(
+                    fit, codes, some, embedding[some], predicted[some], (known, embedding[known])
+                )
+                for some, known in tasks
+                if len(some) or len(tasks) == 1
+            )
             rows = rows[is_judged[rows]]
-            units = None if groups is None else groups[rows]
-            quality[name], of_class = evaluate(wrong, codes[rows], n_classes, units)
-            if name == _result.TEST:
+            wrong, own = wrong.loc[rows], codes[rows]
+            units = None if self._groups is None else self._groups[rows]
+            quality[name], of_class = evaluate(wrong, own, n_classes, units)
+            if name in (_result.TEST, _result.BY_GROUP):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
-                quality[name][_result.REPEATED] = n_repeated(self._cells.X, rows, trained)
-                if text := doubt_words(quality[name])[1]:
-                    self.notices.append(text)
-                # With fewer cells than parts, none are passed: the errors are NaN then.
-                own = codes[rows] if len(rows) >= N_PARTS else rows[:0]
-                at, distances = np.arange(len(own)), distances[: len(own)]
-                # The map was calibrated with all of them. The calibration of each part of them is
-                # therefore measured with one that was fitted to the other parts.
-                parts_of = np.random.default_rng(0).permutation(len(own)) % N_PARTS
-                after = cross_fitted_probabilities(distances, own, parts_of, fit.calibrated)
-                before = Calibration(offsets=fit.map.calibration.offsets).probabilities(distances)
-                nearest = distances.argmin(axis=1)
-                confidences = after[at, nearest], before[at, nearest]
+                others = trained if name == _result.TEST else None
+                quality[name][_result.REPEATED] = n_repeated(self._cells.X, rows, others)
+                scores = predicted[rows], confidence[rows], uncalibrated[rows]
                 errors, calibrated = evaluate_confidence(
-                    nearest, *confidences, nearest == own, n_classes
+                    *scores, predicted[rows] == own, n_classes, units
                 )
                 quality[name] |= errors | self._panel
                 of_class = of_class.join(calibrated)
             parts.append(of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"}))
+        if text := doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
+            self.notices.append(text)
         per_class = pd.concat(parts, axis=1)
         unjudged = codes[fit.division.unjudged]
         of_train = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}

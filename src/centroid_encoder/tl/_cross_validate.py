@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
-from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
+from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import input_neighbors, permutation_p_value
@@ -67,11 +67,13 @@ class Fold:
     wrong: pd.DataFrame
     """Whether each rule errs for these cells; NaN where it was not applied. Empty with shuffled
     labels."""
+    known: Codes
+    """(K,) classes with training cells."""
     distances: NDArray[np.float32]
-    """(n + n_unlabeled, M) distances to the classes, first of these cells and then of all cells
-    without a label; inf for classes without training cells."""
-    offsets: NDArray[np.float64]
-    """(M,) offsets of the probabilities; see `Calibration`."""
+    """(n + n_unlabeled, K) distances to these classes, first of these cells and then of all cells
+    without a label. With shuffled labels, there are none."""
+    calibration: Calibration
+    """Calibration by the training cells, each placed by a network that was not trained on it."""
 
 
 @_run.from_job
@@ -258,6 +260,15 @@ def count_epochs(callback: _run.Callback, i: int, n: int, report: Report | None)
     return False
 
 
+def _counted(
+    results: Iterable[tuple[Place, Fold]], callback: _run.Callback, n: int
+) -> Iterator[tuple[Place, Fold]]:
+    """Yield the results of parallel trainings, and report how many of `n` there are."""
+    for i, one in enumerate(results, 1):
+        yield one
+        _run.check_stop(callback, _run.Progress(i, n, "training"))
+
+
 def possible_folds(cells: Cells, n_folds: int | None) -> int:
     labeled = cells.codes >= 0
     most = int(np.bincount(cells.codes[labeled]).max())
@@ -332,8 +343,7 @@ class CrossValidation(_run.Job):
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            return self._results_of(dict(train_fold(*task) for task in self._tasks(callback)))
-        found: dict[Place, Fold] = {}
+            return self._results_of(train_fold(*task) for task in self._tasks(callback))
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # The backend of Ray can only return all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
@@ -342,15 +352,12 @@ class CrossValidation(_run.Job):
             joblib.delayed(train_fold)(*task) for task in self._tasks()
         )
         try:
-            for place, one in results:
-                found[place] = one
-                _run.check_stop(callback, _run.Progress(len(found), n, "training"))
+            return self._results_of(_counted(results, callback, n))
         finally:
             if in_turn:
                 # An exception in the generator ends joblib's workers; `close` would also warn.
                 with suppress(StoppedTooEarly):
                     results.throw(StoppedTooEarly())
-        return self._results_of(found)
 
     def _tasks(self, callback: _run.Callback | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield the arguments of each training."""
@@ -362,31 +369,45 @@ class CrossValidation(_run.Job):
             count = None if callback is None else partial(count_epochs, callback, i, n)
             yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
-    def _results_of(self, found: Mapping[Place, Fold]) -> _run.Results:
+    def _results_of(self, trained: Iterable[tuple[Place, Fold]]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
         real = [place for place in self.places if not place[0]]
+        # Probabilities of all cells after and before calibration, and with class weights. Those of
+        # unlabeled cells are means over the folds.
+        totals = np.zeros((3, len(codes), n_classes), dtype=np.float32)
+        n_judged, unlabeled = np.zeros(len(codes)), np.flatnonzero(codes < 0)
+        n_judged[unlabeled], found = len(real) / self.n_folds, dict[Place, Fold]()
+        for place, fold in trained:
+            found[place] = replace(fold, distances=fold.distances[:0])
+            if place[0] == 0:
+                n_judged[fold.rows] += 1
+                at = np.ix_(np.append(fold.rows, unlabeled), fold.known)
+                share = np.repeat([1, 1 / self.n_folds], [len(fold.rows), len(unlabeled)])
+                before = Calibration(offsets=fold.calibration.offsets)
+                for total, one in zip(
+                    totals, (fold.calibration, before, Calibration()), strict=True
+                ):
+                    total[at] += share[:, None] * one.probabilities(fold.distances)
+        totals /= np.maximum(n_judged, 1)[:, None]
+        probabilities, predicted = totals[0], totals[2].argmax(axis=1)
         errors = pd.DataFrame(
             {"repeat": place[1], "fold": place[2]}
             | error_rates(found[place].wrong, codes[found[place].rows])
             for place in real
         )
         spread = errors.iloc[:, 3:].std().add_suffix("_sd").to_dict()
-        repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
-        judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
-        probabilities, before, predicted = _pooled(judged_in, codes, n_classes)
-        confidence, before = (p[np.arange(len(codes)), predicted] for p in (probabilities, before))
-        # The mean over the repeats, except for the predicted class, which is that of all repeats.
+        confidence, uncalibrated = (p[np.arange(len(codes)), predicted] for p in totals[:2])
+        # The errors of one map: means over the repeats.
         wrong = pd.concat([found[place].wrong for place in real]).astype(float)
         wrong = wrong.groupby(level=0).mean()
         at = wrong.index.to_numpy()
         own, is_unjudged = codes[at], codes >= 0
         is_unjudged[at] = False
         predicted[is_unjudged], confidence[is_unjudged] = -1, np.nan
-        wrong["decoder" if "decoder" in wrong else "voronoi"] = (predicted[at] != own).astype(float)
         units = None if self._groups is None else self._groups[at]
         quality, per_class = evaluate(wrong, own, n_classes, units)
         calibration, of_predictions = evaluate_confidence(
-            predicted[at], confidence[at], before[at], predicted[at] == own, n_classes
+            predicted[at], confidence[at], uncalibrated[at], predicted[at] == own, n_classes, units
         )
         unjudged = codes[is_unjudged]
         n_unjudged = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
@@ -455,53 +476,18 @@ def train_fold(
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
         own, n = codes[rows], len(rows)
         others = np.flatnonzero((codes < 0) & (place[0] == 0))
-        places, of_known = judged(fit, np.concatenate([rows, others]))
-        probabilities = fit.map.calibration.probabilities(of_known[:n])
+        places, distances = judged(fit, np.concatenate([rows, others]))
+        probabilities = fit.map.calibration.probabilities(distances[:n])
         of_own = probabilities[np.arange(n), np.searchsorted(fit.known, own)]
-        offsets = np.zeros(len(classes))
-        offsets[fit.known] = fit.map.calibration.offsets
-        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
-        distances[:, fit.known] = of_known
         wrong = pd.DataFrame(index=rows)
         if place[0] == 0:
-            predicted, train = distances[:n].argmin(axis=1), (fit.trained, fit.embed(fit.trained))
-            wrong = errors_by_rule(fit, codes, rows, places[:n], predicted, train)
+            predicted, train = fit.known[distances[:n].argmin(axis=1)], fit.trained
+            reference = train, fit.embed(train)
+            wrong = errors_by_rule(fit, codes, rows, places[:n], predicted, reference)
             known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
-        return place, Fold(rows, pd.Series(of_own, own), wrong, distances, offsets)
-
-
-def _pooled(
-    repeats: list[list[Fold]], codes: Codes, n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Codes]:
-    """Return (n_kept, M) probabilities out of fold, after and before calibration, and predictions.
-
-    The calibration of a fold is fitted to the other folds. Probabilities are means over the repeats
-    that judge the cell; those of an unlabeled cell are means over the folds as well. The (n_kept,)
-    predicted classes have the largest mean of the probabilities with class weights.
-    """
-    shape = len(codes), n_classes
-    probabilities, before, weighted, n_judged = np.zeros((4, *shape))
-    for folds in repeats:
-        cells = np.concatenate([fold.rows for fold in folds])
-        distances = np.concatenate([fold.distances[: len(fold.rows)] for fold in folds])
-        parts = np.repeat(np.arange(len(folds)), [len(fold.rows) for fold in folds])
-        # They differ between the folds by the numbers of their cells only.
-        offsets = tuple(np.mean([fold.offsets for fold in folds], axis=0).tolist())
-        calibrated = partial(Calibration.fit, offsets=offsets)
-        weights_only, uncalibrated = Calibration(), Calibration(offsets=offsets)
-        of_all = calibrated(distances, codes[cells])
-        found = cross_fitted_probabilities(distances, codes[cells], parts, calibrated)
-        answers = [(cells, distances, found, 1.0)]
-        for fold in folds:
-            unlabeled = fold.distances[len(fold.rows) :]
-            found = of_all.probabilities(unlabeled)
-            answers.append((np.flatnonzero(codes < 0), unlabeled, found, 1 / len(folds)))
-        for rows, distances, found, share in answers:
-            probabilities[rows] += share * found
-            before[rows] += share * uncalibrated.probabilities(distances)
-            weighted[rows] += share * weights_only.probabilities(distances)
-            n_judged[rows] += share
-    n_judged = np.maximum(n_judged, 1e-9)
-    return probabilities / n_judged, before / n_judged, weighted.argmax(axis=1)
+        of_rows = rows, pd.Series(of_own, own), wrong
+        return place, Fold(
+            *of_rows, fit.known, distances[place[0] > 0 and n :], fit.map.calibration
+        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -91,6 +89,8 @@ def evaluate(
         (n,) groups of these cells.
     """
     quality = error_rates(wrong, codes)
+    if units is not None:
+        quality["n_groups"] = len(np.unique(units))
     per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
     for rule in wrong.columns.drop(LARGEST, errors="ignore"):
         error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
@@ -119,12 +119,12 @@ def evaluate_confidence(
     fewer than 20 cells. The (n,) confidences are those after and `before` calibration. Intervals
     are those of `calibration_error` and of `share_intervals`, with (n,) `units`.
     """
-    error, *ends = calibration_error(confidence, right, units)
-    errors = error, calibration_error(before, right)[0], *ends
+    error, low, high = calibration_error(confidence, right, units)
+    errors = error, calibration_error(before, right)[0], low, high
     table = pd.DataFrame({"n_predicted": np.bincount(predicted, minlength=n_classes)})
     for name, values in (("confidence", confidence), ("right", right)):
         table[name] = pd.Series(values).groupby(predicted).mean().reindex(table.index)
-    _, _, ends = share_intervals(right, predicted, n_classes, units)
-    table["right_low"], table["right_high"] = ends
+    intervals = share_intervals(right.astype(float), predicted, n_classes, units)
+    table["right_low"], table["right_high"] = intervals[2]
     table["rough"] = table["n_predicted"] < FEW
     return dict(zip(CALIBRATION_ERRORS, errors, strict=True)), table

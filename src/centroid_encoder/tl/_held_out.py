@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
@@ -32,6 +33,8 @@ class HeldOut:
     """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
     confidence: NDArray[np.float64]
     """(n_held_out,) probability of the predicted class."""
+    groups: NDArray[np.intp] | None = None
+    """(n_held_out,) groups of the cells, if whole groups were held out."""
     n_new: int = 0
     """Number of cells that are left out because they have a new class, or none, since."""
 
@@ -39,22 +42,27 @@ class HeldOut:
 def read_held_out(adata: AnnData, key: str) -> HeldOut:
     """Read the predictions of a cross-validation or, without one, those for held-out cells.
 
+    With `group_key`, each cell of the training was predicted without its group, and counts, too.
+
     A KeyError is raised if there is neither, or if a column is missing; an InputError if no cell
     was held out, or if no label is a class of the result.
     """
     validated = _result.StoredCrossValidation.read(adata, key)
     if validated is None:
         result = _result.read_result(adata, key, trained=True)
-        words, part = "held-out cells", "a part of the map"
-        quality = result.stored.errors(_result.TEST)
+        stored, part, params = result.stored, "a part of the map", result.stored.params
+        words, quality = "held-out cells", stored.errors(stored.held_out)
         text = "no cell was held out (test_size=0), so there is no held-out error; run"
         check(quality["n"], f"{text} ce.tl.cross_validate(adata, {result.label_key!r})")
         held_out, own, predicted = result.split == _result.TEST, result.codes, result.predicted
+        if stored.held_out == _result.BY_GROUP:
+            words = f"cells judged without their {params['group_key']}"
+            held_out |= result.split == _result.TRAIN
         judged, n_new = own, 0
     else:
-        mapped = _result.StoredMap.read(adata, key)
+        mapped, params = _result.StoredMap.read(adata, key), validated.params
         words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
-        if mapped and differing_settings(mapped, validated.params, validated.model):
+        if mapped and differing_settings(mapped, params, validated.model):
             words += ", other settings than the map's"
         part, key = f"a part of the cross-validation {key!r}", _result.cv_key(key)
         label_key, classes = validated.label_key, validated.classes
@@ -62,7 +70,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
         of_check = _result.stored_column(adata, _result.obs_key(key, "judged"), part)
         of_check = of_check.where(_result.own_cells(adata, key, validated))
-        unlabeled = validated.params.get("unlabeled_category")
+        unlabeled = params.get("unlabeled_category")
         has_label = labels.notna() & (labels != unlabeled)
         n_unlabeled = int((of_check.notna() & ~has_label).sum())
         held_out = of_check.notna() & has_label
@@ -73,9 +81,12 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         n_new = int(is_new.sum()) + n_unlabeled
         _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
+    groups = None
+    if (group_key := params.get("group_key")) is not None:
+        column = _result.stored_column(adata, group_key, "the groups that were held out")
+        groups = pd.factorize(column)[0][rows]
     check(len(rows), "none of the held-out cells is in this selection of cells")
     column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
     confidence = column.to_numpy(np.float64)[rows]
-    return HeldOut(
-        words, quality, rows, own[rows], predicted[rows], judged[rows], confidence, n_new
-    )
+    of_rows = own[rows], predicted[rows], judged[rows], confidence, groups
+    return HeldOut(words, quality, rows, *of_rows, n_new)

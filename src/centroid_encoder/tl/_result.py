@@ -44,6 +44,9 @@ CONCATENATED = 'if ad.concat made this table, it left a part of the result: pass
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
 """Splits of the cells of `tl.centroid_encoder`. Unused cells have a label, but were neither trained
 on nor held out."""
+BY_GROUP = "by_group"
+"""Entry of ``quality`` with the errors of all cells that were judged by networks that have seen no
+cell of their group."""
 QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
@@ -163,6 +166,14 @@ class StoredMap(Stored):
     def has_decoder(self) -> bool:
         """Whether a decoder predicts; otherwise a cell has the class of its Voronoi cell."""
         return self.model is None or "placement_targets" not in self.model.get("arrays", {})
+
+    @property
+    def held_out(self) -> str:
+        """Entry of ``quality`` with the errors to expect of new cells or, if known, of new groups.
+
+        A group that was held out is one of few. `BY_GROUP` counts all of them.
+        """
+        return BY_GROUP if BY_GROUP in (self.quality or {}) else TEST
 
     def errors(self, split: str) -> Mapping[str, Any]:
         """Errors of the cells of a split and their number ``n``; NaN if unknown."""

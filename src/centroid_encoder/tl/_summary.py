@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.core.quality import n_repeated
+from centroid_encoder.core.quality import LEAST_UNITS, n_repeated
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import Cells, listed, obs_column
 from centroid_encoder.tl._result import (
@@ -40,12 +40,15 @@ def summary(adata: AnnData, key: str) -> list[str]:
     mapped, validated = _result.StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
-        held_out = mapped.errors("test")
+        part = mapped.held_out
+        held_out = mapped.errors(part)
         rule = "decoder" if mapped.has_decoder else "voronoi"
         sentences = ["No cell was held out of the map: its picture alone proves nothing."]
         if n := held_out["n"]:
-            error = _error(held_out, f"{rule}_error", f"n = {n:,}")
-            sentences = [f"Held-out error {error}{_against(held_out)}."]
+            also = [group_words(held_out, mapped.params), f"n = {n:,}"]
+            error = _error(held_out, f"{rule}_error", *filter(None, also))
+            kind = f"Error for a new {mapped.params['group_key']}" if also[0] else "Held-out error"
+            sentences = [f"{kind} {error}{_against(held_out)}."]
             if np.isfinite(held_out["panel_error"]):
                 text = "is too small: held-out cells took part in the choice of the features."
                 panels = _error(held_out, "panel_error")
@@ -56,8 +59,8 @@ def summary(adata: AnnData, key: str) -> list[str]:
         if mapped.errors("train")["n_unjudged"] > 0:
             sentences[0] += f" {unjudged_words(mapped.errors('train'))}."
         of_classes = mapped.quality["per_class"]
-        of_test = of_classes.filter(regex="^class$|^test_").rename(
-            columns=lambda name: name.removeprefix("test_")
+        of_test = of_classes.filter(regex=f"^class$|^{part}_").rename(
+            columns=lambda name: name.removeprefix(f"{part}_")
         )
         sentences += _confidences(held_out, of_test, "held-out")
         missing = missing_classes(of_classes, "the map takes")
@@ -104,9 +107,21 @@ def doubt_words(errors: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def range_words(quality: Mapping[str, Any], error: str, unit: str = " %") -> str:
-    """Return the 95 % interval of an error in per cent, ``"2.1 to 4.0 %"``, if it is known."""
+    """Return the 95 % interval of an error in per cent, ``"95 % interval 2.1 to 4.0 %"``.
+
+    That of too few groups is not known; the text is empty if there is none for other reasons.
+    """
     low, high = (100 * quality.get(f"{error}_{end}", np.nan) for end in ("low", "high"))
-    return f"{low:.1f} to {high:.1f}{unit}" if np.isfinite(low) else ""
+    if np.isfinite(low):
+        return f"95 % interval {low:.1f} to {high:.1f}{unit}"
+    few = quality.get("n_groups", LEAST_UNITS) < LEAST_UNITS
+    return "95 % interval not known" if few else ""
+
+
+def group_words(quality: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Return the number of groups on which errors rest, ``"6 values of 'donor'"``, if known."""
+    n = quality.get("n_groups", 0)
+    return f"{n:,} value{'s' * (n > 1)} of {params.get('group_key')!r}" if n else ""
 
 
 def differing_settings(
@@ -231,8 +246,7 @@ def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
 
 def _error(quality: Mapping[str, Any], error: str, *also: str) -> str:
     """Return an error, and in brackets its interval and other texts."""
-    ends = range_words(quality, error)
-    words = [f"95 % interval {ends}"] * bool(ends) + [*also]
+    words = [*filter(None, [range_words(quality, error)]), *also]
     return _percent(quality[error]) + (f" ({', '.join(words)})" if words else "")
 
 
@@ -247,7 +261,8 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     quality, per_class = validated.quality, validated.per_class
     rule = "decoder" if "decoder_error" in quality else "voronoi"
     error, folds = f"{rule}_error", fold_words(validated)
-    also, spread = [folds, f"n = {quality['n']:,}"], quality[f"{error}_sd"]
+    also = [folds, group_words(quality, validated.params), f"n = {quality['n']:,}"]
+    also, spread = [*filter(None, also)], quality[f"{error}_sd"]
     if np.isfinite(spread):
         also.append(f"standard deviation of the folds {_percent(spread)}")
     sentences = [
@@ -277,10 +292,12 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
-    interval = range_words(quality, "calibration_error", "")
-    text = f"Confidences of {cells} cells are off by {error:.1f} points on average"
-    text += f", 95 % interval {interval}" if interval else ""
-    sentences = [f"{text} ({before:.1f} before calibration)."]
+    words = ", ".join(filter(None, [range_words(quality, "calibration_error", " points")]))
+    words = f" ({words}; before calibration {before:.1f})" if words else ""
+    text = f"The calibration error of {cells} cells is {error:.1f} points{words}."
+    if quality.get("calibration_error_low") == 0:
+        text = f"No miscalibration was found in {quality['n']:,} {cells} cells{words}."
+    sentences = [text]
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
     off = (per_class["confidence"] - per_class["right"]).abs()

@@ -8,7 +8,12 @@ import numpy as np
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import LARGEST, StoredCrossValidation, fold_words
-from centroid_encoder.tl._summary import permutation_words, range_words, unjudged_words
+from centroid_encoder.tl._summary import (
+    group_words,
+    permutation_words,
+    range_words,
+    unjudged_words,
+)
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
@@ -65,9 +70,9 @@ def _sentences(
 def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
     """Return the error by a rule with its interval and the number of folds; see `Session.rule`."""
     error = f"{rule[0]}_error"
-    words = [fold_words(check), f"n\u00a0=\u00a0{int(check.quality['n']):,}"]
-    if ends := range_words(check.quality, error):
-        words.insert(0, f"95 % interval {ends}".replace(" ", "\u00a0"))
+    words = [range_words(check.quality, error).replace(" ", "\u00a0"), fold_words(check)]
+    words += [group_words(check.quality, check.params), f"n = {int(check.quality['n']):,}"]
+    words = [text.replace("n = ", "n\u00a0=\u00a0") for text in words if text]
     return f"{_percent(check.quality[error])} ({', '.join(words)})"
 
 

@@ -273,7 +273,8 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     if session.labeling is not None:
         return table.reset_index(drop=True)
     if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
-        errors = quality["per_class"][f"test_{error}"].to_numpy(float)
+        name = f"{session.drawn.stored.held_out}_{error}"
+        errors = quality["per_class"][name].to_numpy(float)
         table["error"] = pd.Series(errors, session.drawn.stored.classes).reindex(table.index)
     # A check of other labels has no errors of these classes.
     if session.check is not None and session.check.label_key == shown:

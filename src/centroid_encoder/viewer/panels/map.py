@@ -22,7 +22,17 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import NO_BETTER, QUERY, TEST, TRAIN, Regions, Result, obs_key
+from centroid_encoder.tl._result import (
+    BY_GROUP,
+    NO_BETTER,
+    QUERY,
+    TEST,
+    TRAIN,
+    Regions,
+    Result,
+    obs_key,
+)
+from centroid_encoder.tl._summary import group_words, range_words
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Scene
@@ -242,11 +252,16 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         n, also = int(placed.sum()), f"; pale: {n_behind:,} reference cells"
         text = panel_title(result, QUERY, regions) + also * bool(n_behind)
         return f"{n:,} cells placed in this map", text
-    if not (result.split == TEST).any():
+    stored, rule = result.stored, title_rule(result, regions)[0]
+    errors = stored.errors(stored.held_out)
+    if not errors["n"]:
         return f"{int((result.split == TRAIN).sum()):,} cells, none held out", ""
-    errors, rule = result.stored.errors(TEST), title_rule(result, regions)[0]
     n_wrong = np.nan_to_num(errors[f"{rule}_error"] * errors["n"])
     text = error_text(round(n_wrong), errors, digits=1)
+    if stored.held_out == BY_GROUP:
+        text = f"{100 * errors[f'{rule}_error']:.1f} % wrong for a new {stored.params['group_key']}"
+        more = range_words(errors, f"{rule}_error"), group_words(errors, stored.params)
+        text += "\n" + ", ".join(filter(None, more))
     if np.isfinite(errors["panel_error"]):
         text = f"{100 * errors['panel_error']:.1f} % wrong out of fold with such panels"
     elif errors[NO_BETTER] and "\n" not in text:
