@@ -1,16 +1,20 @@
-"""A training with groups loses little accuracy, whatever the sizes of the groups."""
+"""Trainings with groups: their accuracy, and errors that rest on groups."""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from anndata import AnnData
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from centroid_encoder.core.calibration import calibration_error
+from centroid_encoder.tl._summary import summary
 
 TWO = (0.95, 0.05)
 
@@ -116,3 +120,126 @@ def test_groups_without_effect_are_an_error(digits, option) -> None:
     X, y, *_ = digits
     with pytest.raises(ValueError, match="groups has no effect with"):
         ce.CentroidEncoder(**option).fit(X, y, groups=groups_of(len(y), TWO))
+
+
+@pytest.fixture(scope="module")
+def donors() -> AnnData:
+    """Sixty cells of each of six donors, and their map; the last donor differs from the others."""
+    rng = np.random.default_rng(3)
+    y, donor = rng.choice(3, 360, p=[0.5, 0.3, 0.2]), np.repeat(np.arange(6), 60)
+    shifts = rng.normal(size=(6, 10)) * np.where(np.arange(6) == 5, 3.0, 0.4)[:, None]
+    X = 2.5 * np.eye(3, 10)[y] + shifts[donor] + rng.normal(size=(360, 10))
+    names = pd.Index([f"cell {i}" for i in range(360)])
+    obs = pd.DataFrame({"type": [f"type {j}" for j in y], "donor": donor.astype(str)}, names)
+    adata = AnnData(X.astype(np.float32), obs)
+    train(adata)
+    return adata
+
+
+def train(adata: AnnData, seed: int = 0, **options) -> dict:
+    model = ce.CentroidEncoder(hidden=(20,), max_epochs=15)
+    options = {"group_key": "donor", "model": model, "random_state": seed} | options
+    ce.tl.centroid_encoder(adata, "type", progress=False, **options)
+    return adata.uns["ce"]["quality"]
+
+
+def test_the_error_for_a_new_donor_is_that_of_all_donors(donors) -> None:
+    found = donors.uns["ce"]["quality"]["by_group"]
+    wrong = donors.obs["ce_label"].astype(str) != donors.obs["type"]
+    assert found["voronoi_error"] == pytest.approx(wrong.mean())
+    assert (found["n"], found["n_groups"]) == (360, 6)
+    of_donors = wrong.groupby(donors.obs["donor"]).mean()
+    assert of_donors["5"] > 2 * of_donors[:5].max()
+    # The interval contains the errors of the other donors, and that of a mean with such a donor.
+    assert found["voronoi_error_low"] < of_donors[:5].mean()
+    assert found["voronoi_error_high"] > 1.5 * found["voronoi_error"]
+    panels = ce.pl.voronoi(donors, show=False)
+    for title in (panels[1].get_title(), summary(donors, "ce")[0]):
+        assert f"for a new donor {100 * wrong.mean():.1f} %" in title
+        assert "6 values of 'donor'" in title
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_neighbours_in_the_map_are_those_of_other_donors(donors) -> None:
+    """A copy of a cell in its own donor is no evidence."""
+    obs = donors.obs[["type", "donor"]].loc[donors.obs_names.repeat(3)]
+    obs.index = [f"cell {i}" for i in range(len(obs))]
+    twice = AnnData(np.repeat(donors.X, 3, axis=0), obs)
+    twice.obs["type"] = np.random.default_rng(0).permutation(donors.obs["type"]).repeat(3)
+    quality = train(twice)
+    assert quality["by_group"]["knn_error"] > 0.45
+    assert quality["by_group"]["voronoi_error"] > 0.45
+
+
+def test_an_error_without_a_second_donor_of_the_training_is_that_of_one_donor(donors) -> None:
+    two = donors[donors.obs["donor"].isin(["0", "1"])].copy()
+    quality = train(two)
+    assert "by_group" not in quality
+    assert quality["test"]["n_groups"] == 1
+    assert np.isnan(quality["test"]["voronoi_error_low"])
+    ax = ce.pl.calibration(two, show=False)
+    assert "95 % interval not known" in ax.get_title()
+
+
+def test_seeds_hold_out_different_donors(donors) -> None:
+    found = set()
+    for seed in range(6):
+        one = donors.copy()
+        train(one, seed)
+        found |= set(one.obs["donor"][one.obs["ce_split"] == "test"])
+    assert len(found) > 2
+
+
+def test_without_held_out_cells_the_error_for_a_new_donor_is_known(donors) -> None:
+    all_train = donors.copy()
+    quality = train(all_train, test_size=0)
+    assert quality["test"]["n"] == 0
+    assert quality["by_group"]["n"] == 360
+    assert "for a new donor" in ce.pl.voronoi(all_train, show=False).get_title()
+
+
+@pytest.mark.parametrize("group_key", ["donor", None])
+def test_a_label_does_not_change_the_confidence_of_its_own_held_out_cell(donors, group_key) -> None:
+    """The split is given, so that labels do not change it."""
+    first = donors.copy()
+    is_test = donors.obs["donor"] == "0" if group_key else np.arange(360) % 5 == 0
+    options = {"split_key": "split", "group_key": None}
+    first.obs["split"] = np.asarray(is_test)
+    train(first, **options)
+    for row in np.flatnonzero(is_test)[:3]:
+        other = first.copy()
+        other.obs.iloc[row, 0] = "type 1" if first.obs.iloc[row, 0] == "type 0" else "type 0"
+        train(other, **options)
+        before, after = (x.obs["ce_confidence"].iloc[row] for x in (first, other))
+        assert before == pytest.approx(after, abs=1e-7)
+
+
+def test_the_stated_calibration_error_is_that_of_the_stored_confidences(donors) -> None:
+    one = donors.copy()
+    for group_key, part in ((None, "test"), ("donor", "by_group")):
+        quality = train(one, group_key=group_key)[part]
+        cells = one.obs if group_key else one.obs[one.obs["ce_split"] == "test"]
+        right = (cells["ce_label"].astype(str) == cells["type"]).to_numpy()
+        confidence, units = cells["ce_confidence"].to_numpy(float), cells["donor"].to_numpy()
+        expected = calibration_error(confidence, right, units if group_key else None)
+        names = ("calibration_error", "calibration_error_low", "calibration_error_high")
+        assert [quality[name] for name in names] == pytest.approx(expected, abs=1e-6)
+
+
+def test_confidences_out_of_fold_do_not_depend_on_other_cells_of_the_fold(donors) -> None:
+    """Values and labels of the other cells of a donor change nothing for ten of its cells."""
+    first, rng = donors.copy(), np.random.default_rng(0)
+    model = ce.CentroidEncoder(hidden=(20,), max_epochs=5)
+    options = {"group_key": "donor", "n_folds": 6, "model": model, "progress": False}
+    ce.tl.cross_validate(first, "type", **options)
+    changed = first.copy()
+    others = np.flatnonzero(first.obs["donor"] == "2")[10:]
+    changed.X[others] = rng.normal(size=(50, 10))
+    ce.tl.cross_validate(changed, "type", **options)
+    rows = np.flatnonzero(first.obs["donor"] == "2")[:10]
+    for column in ("ce_cv_label", "ce_cv_confidence", "ce_cv_own"):
+        before, after = (x.obs[column].iloc[rows].to_numpy() for x in (first, changed))
+        if column == "ce_cv_label":
+            assert (before == after).all()
+        else:
+            np.testing.assert_allclose(before.astype(float), after.astype(float), atol=1e-7)
