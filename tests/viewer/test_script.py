@@ -89,21 +89,6 @@ def test_a_check_follows_the_training(cells, fast):
     assert "ce.pl.voronoi" not in both
 
 
-@pytest.mark.slow
-def test_the_script_places_new_cells_again(cells, make_cells, fast, tmp_path):
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-    save_h5ad(cells, tmp_path / "map.h5ad")
-    query = make_cells(n_obs=40)
-    save_h5ad(query, tmp_path / "x.h5ad")
-    arguments = {"key_added": "mine", "max_novelty": 0.9}
-    ce.tl.ingest(query, str(tmp_path / "map.h5ad"), progress=False, **arguments)
-    script = as_python(in_file(tmp_path / "x.h5ad", query), "mine")
-    assert keywords(calls(script)["ce.tl.ingest"]) == arguments
-    run(script, tmp_path)
-    again = ad.read_h5ad(tmp_path / "x_mine.h5ad")
-    np.testing.assert_array_equal(again.obsm["mine"], query.obsm["mine"])
-
-
 @pytest.mark.parametrize("store", ["tissue.zarr", None])
 def test_a_table_without_a_file(store):
     sdata = SimpleNamespace(path=store and Path(store))
