@@ -122,9 +122,10 @@ def centroid_encoder(
         Share of the labeled cells to hold out, in [0, 1), the same of every class. Classes with
         fewer than ``1 / test_size`` cells stay in training. Default: 0.2.
     group_key
-        Column of ``adata.obs`` with donors or batches. All cells of a donor are held out, or none,
-        so that the held-out error is that of a new donor. Without it, a warning names a column of
-        donors, images or wells, if there is one.
+        Column of ``adata.obs`` with donors or batches. All cells of a donor are held out, or none.
+        Every donor, also of the training, is judged by networks that have not seen it: the error of
+        all donors is that of a new one. Without it, a warning names a column of donors, images or
+        wells, if there is one.
     split_key
         Column of ``adata.obs`` with your own split, instead of `test_size` and `group_key`: True
         for a held-out cell and False for a training cell, or ``"test"`` and ``"train"``. Other
@@ -169,7 +170,8 @@ def centroid_encoder(
             Probability of the predicted class, under the class frequencies of the training cells:
             of the cells with a confidence of 0.8, four in five are predicted correctly, also of
             those that are predicted to be of a rare class. It is calibrated on the training cells,
-            by networks that were not trained on them, and on the held-out cells. With
+            by networks that were not trained on them, and on the held-out cells; that of a held-out
+            cell, or with `group_key` of each cell, on cells of other parts or groups. With
             ``test_size=0`` and a single network, it is not calibrated and too high. Small classes
             have more weight in the prediction (`class_weight` of the `model`), so that their
             confidence can be below one half and below that of another class.
@@ -186,12 +188,14 @@ def centroid_encoder(
             n_components, the centers of the Voronoi cells; with ``placement="bottleneck"``, the
             means of the embedded training cells); ``history`` (a row for each epoch); ``quality``
             (errors of the ``train``, ``test`` and ``unused`` cells as shares in [0, 1], with the
-            ends of their 95 % bootstrap intervals, ``…_low`` and ``…_high``; a DataFrame
-            ``per_class`` of such errors with Wilson intervals, and of the calibration of each
-            predicted class; ``test`` also has the expected ``calibration_error`` of the confidence,
-            the ends of its 95 % interval, and the error without calibration,
-            ``uncalibrated_error``; ``n_repeated``, the number of held-out cells with the values of
-            a training cell; after `feature_panel` also ``panel_error``, see `mask_var`);
+            ends of their 95 % intervals, ``…_low`` and ``…_high``; a DataFrame ``per_class`` of
+            such errors, and of the calibration of each predicted class; ``test`` also has the
+            ``calibration_error`` of the confidence, a root mean square without what is chance, the
+            ends of its 95 % interval, and the error without calibration, ``uncalibrated_error``;
+            ``n_repeated``, the number of held-out cells with the values of a training cell; after
+            `feature_panel` also ``panel_error``, see `mask_var`; with `group_key` and several
+            groups of training cells also ``by_group``, the same as ``test`` of all labeled cells,
+            each judged by networks that have seen no cell of its group);
             ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries).
 
     Raises
@@ -209,8 +213,8 @@ def centroid_encoder(
     -----
     The *k-NN error* (k = 5) is the paper's measure: the class of a cell is predicted by its
     neighbours among the embedded training cells. A training cell is not its own neighbour. A
-    *balanced* error is the mean of the errors of the classes. With `group_key`, a bootstrap draws
-    whole donors.
+    *balanced* error is the mean of the errors of the classes. With `group_key`, intervals follow
+    from the differences between the groups; those of fewer than three groups are NaN.
 
     After Ctrl-C, the best state so far is kept, with a warning; before the end of the first epoch,
     `adata` stays as it was.

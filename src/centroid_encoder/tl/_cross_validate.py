@@ -120,7 +120,8 @@ def cross_validate(
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     n_repeats
-        How many times to divide the cells into folds. Probabilities are averaged over them.
+        How many times to divide the cells into folds. Errors are means over them, and so are the
+        probabilities, from which the predicted classes follow.
     group_key
         Column of ``adata.obs`` with donors or batches: the cells of each are in one fold, so that
         the errors are those of a new donor.
@@ -166,12 +167,12 @@ def cross_validate(
         ``adata.obs["ce_cv_map"]`` : :class:`pandas.Series` (dtype ``category``)
             The ``id`` of the cross-validation, as ``ce_map`` in `centroid_encoder`.
         ``adata.uns["ce_cv"]`` : :class:`dict`
-            ``quality`` (errors of all judged cells, the ends of their 95 % bootstrap intervals,
-            ``…_low`` and ``…_high``, and their standard deviation over the folds, ``…_sd``; number
+            ``quality`` (errors of all judged cells, the ends of their 95 % intervals, ``…_low`` and
+            ``…_high``, and their standard deviation over the folds, ``…_sd``; number
             of cells ``n``, of cells that were not judged ``n_unjudged`` and of their classes
             ``n_unjudged_classes``; ``calibration_error`` and its 95 % interval, as in
             `centroid_encoder`); ``errors`` (a DataFrame with a row for each fold); ``per_class`` (a
-            DataFrame of errors with Wilson intervals, and of the calibration of each predicted
+            DataFrame of errors with intervals, and of the calibration of each predicted
             class); ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
             the row's class that were predicted to be of the column's); ``typical`` (medians of the
             probabilities, see `mislabeled`); ``permutation`` (``observed`` mean probability of the
@@ -193,10 +194,11 @@ def cross_validate(
     maps with a decoder; ``input_knn`` (5 neighbours by the z-scores of all features, without a map,
     among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how much the
     embedding loses; and ``largest_class``, the error of always predicting the largest class. With
-    ``balanced_`` every class has the same weight. With `group_key`, a bootstrap draws whole groups.
+    ``balanced_`` every class has the same weight. With `group_key`, intervals follow from the
+    differences between the groups; those of fewer than three groups are NaN.
 
-    The calibration of the probabilities of a fold is fitted to the out-of-fold distances of the
-    other folds.
+    The probabilities of a fold are calibrated on the cells of the other folds, by those of its
+    networks that were not trained on them. On average, they are a little too low.
 
     The permutation test compares the mean out-of-fold probability of the own class, with the same
     weight for every class, in the first repeat. Unlike an error, it does not depend on the size of
