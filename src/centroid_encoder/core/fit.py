@@ -231,8 +231,8 @@ def fit(
         is_rich = z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]
         knots, of_networks, of_folds = features.ramp_knots(z) if is_rich else None, [], []
         for k, share in enumerate(shares):
-            own = np.flatnonzero(folds[sampled] != k)
-            x, its_codes = z[own], sampled_codes[own]
+            is_own = folds[sampled] != k
+            x, its_codes = z[np.flatnonzero(is_own)], sampled_codes[is_own]
             found = network_axes(x, share, N_AXES)
             received, its_rows = x @ found.T, np.arange(len(x))
             means = _centroids(received, its_rows, its_codes, n_classes)

@@ -43,8 +43,8 @@ class Frames:
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)
         outputs = outputs.reshape(len(x), -1)  # scikit-learn returns one output without an axis
-        along, folds = self.placer.scatter.project(z), np.full(len(z), -1)
-        return self.frame(rows, codes, folds, along, torch.from_numpy(outputs))
+        along, no_fold = self.placer.scatter.project(z), np.full(len(z), -1)
+        return self.frame(rows, codes, no_fold, along, torch.from_numpy(outputs))
 
     def frame(
         self, rows: Codes, codes: Codes, folds: Codes, along: NDArray[np.float32], outputs: Tensor
@@ -58,8 +58,8 @@ class Frames:
         found, positions = outputs.cpu().numpy(), None
         if self.placer is not None:
             some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
-            chosen = found[some], codes[some], np.ones(len(some)), folds[some]
-            placer = self.placer.with_odds(*chosen)
+            weights = np.ones(len(some))
+            placer = self.placer.with_odds(found[some], codes[some], weights, folds[some])
             parts = [(found[p], along[p], folds[p]) for p in gen_batches(len(found), CHUNK)]
             found = np.concatenate([placer.judge(*part)[0] for part in parts])
             positions = placer.layout.positions

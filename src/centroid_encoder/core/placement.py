@@ -220,14 +220,14 @@ class Placer:
 
         bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
         # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
-        start = np.append(np.log(self.sharpness), self.offsets + np.zeros(n_classes))
-        best = minimize(loss, start, jac=True, method="TNC", bounds=bounds)
-        odds = {"sharpness": float(np.exp(best.x[0])), "offsets": np.asarray(best.x[1:])}
-        of_folds = []
+        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
+        found = replace(self, sharpness=float(np.exp(best.x[0])), offsets=np.asarray(best.x[1:]))
+        of_folds = list[Placer]()
         for k, placer in enumerate(self.of_folds):
-            others = (x[folds != k] for x in (outputs, codes, weights, folds))
-            of_folds.append(replace(placer, **odds).with_odds(*others))
-        return replace(self, **odds, of_folds=tuple(of_folds))
+            others = folds != k
+            known = outputs[others], codes[others], weights[others], folds[others]
+            of_folds.append(placer.with_odds(*known))
+        return replace(found, of_folds=tuple(of_folds))
 
 
 def _sign(vectors: Doubles) -> Doubles:
