@@ -127,6 +127,7 @@ def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     assert len(few.fit.data.labels) == len(division.train) == counts.sum()
     # All rows have a place; all networks place the rows that were not trained on.
     embedding = few.fit.embed()
+    assert_allclose(embedding[division.train], few.fit.embed(division.train), atol=1e-4)
     others = np.setdiff1d(np.arange(N), division.train)
     assert_allclose(embedding[others], few.model.transform(X)[others], atol=1e-4)
     assert np.isfinite(embedding).all()

@@ -87,8 +87,11 @@ class Fit:
         device, stored = self.map.device, self.division.in_memory
         folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
-        if (stored[at] != rows).any():
-            return *self.map.inputs(self.X[rows]), folds
+        is_stored = stored[at] == rows
+        if not is_stored.all():
+            inputs, along = self.map.inputs(self.X[rows])
+            along[is_stored] = self.along[at[is_stored]]
+            return inputs, along, folds
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
