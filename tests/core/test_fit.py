@@ -102,7 +102,8 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
         counts = np.bincount(codes[rows], minlength=5) - np.bincount(codes[known], minlength=5) / n
         assert np.abs(counts).max() <= 1
         alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
-        places, _ = fit.map.placer.judge(alone, fit.along[rows])
+        placer = fit.map.placer.of_folds[k]
+        places, _ = placer.judge_logits(placer.logits(alone), fit.along[rows])
         assert_allclose(fit.embed(rows), places, atol=1e-4)
     own, of_all = (
         np.concatenate([distances for _, distances in judged])
@@ -126,6 +127,7 @@ def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     assert len(few.fit.data.labels) == len(division.train) == counts.sum()
     # All rows have a place; all networks place the rows that were not trained on.
     embedding = few.fit.embed()
+    assert_allclose(embedding[division.train], few.fit.embed(division.train), atol=1e-4)
     others = np.setdiff1d(np.arange(N), division.train)
     assert_allclose(embedding[others], few.model.transform(X)[others], atol=1e-4)
     assert np.isfinite(embedding).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anndata as ad
 import numpy as np
 import pytest
@@ -16,8 +18,14 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.special import softmax
 from scipy.stats import rankdata
 from sklearn.datasets import load_digits, load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    StratifiedKFold,
+    cross_val_score,
+    train_test_split,
+)
 
 import centroid_encoder as ce
 from centroid_encoder.core.layout import PLACED, Layout
@@ -165,6 +173,14 @@ def placer(targets: np.ndarray) -> Placer:
     return Placer(targets, scatter, Layout.fit(targets, 1))
 
 
+def with_odds(
+    targets: np.ndarray, outputs: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
+) -> Placer:
+    """The same placer, with odds from samples without folds."""
+    weights = np.ones(len(codes)) if weights is None else weights
+    return placer(targets).with_odds(outputs, codes, weights, np.full(len(codes), -1))
+
+
 class TestOdds:
     def test_odds_are_those_of_logistic_regression(self) -> None:
         """For two classes and one output, the logits are linear."""
@@ -172,7 +188,7 @@ class TestOdds:
         codes = rng.integers(0, 2, 3000)
         targets = np.array([[-1.0], [1.0]])
         outputs = targets[codes] * 0.7 + rng.normal(size=(3000, 1))
-        logits = placer(targets).with_odds(outputs, codes).logits(outputs)
+        logits = with_odds(targets, outputs, codes).logits(outputs)
         expected = LogisticRegression(C=1e9).fit(outputs, codes).decision_function(outputs)
         assert_allclose(logits[:, 1] - logits[:, 0], expected, atol=0.1)
 
@@ -181,9 +197,9 @@ class TestOdds:
         codes = np.repeat([0, 1], [200, 100])
         outputs = rng.normal(size=(300, 2)) + codes[:, None]
         targets = np.array([[0.0, 0.0], [1.0, 1.0]])
-        weighted = placer(targets).with_odds(outputs, codes, np.array([1.0, 2.0])[codes])
+        weighted = with_odds(targets, outputs, codes, np.array([1.0, 2.0])[codes])
         twice = np.append(np.arange(300), np.arange(200, 300))
-        repeated = placer(targets).with_odds(outputs[twice], codes[twice])
+        repeated = with_odds(targets, outputs[twice], codes[twice])
         # Except for the smoothing, whose effect is smaller with more samples.
         assert_allclose(weighted.logits(outputs), repeated.logits(outputs), atol=0.02)
 
@@ -191,9 +207,27 @@ class TestOdds:
     def test_without_errors_the_odds_of_few_samples_stay_finite(self, n: int) -> None:
         codes = np.arange(n) % 2
         outputs = targets = np.array([[-1.0], [1.0]])
-        logits = placer(targets).with_odds(outputs[codes], codes).logits(outputs)
+        logits = with_odds(targets, outputs[codes], codes).logits(outputs)
         doubt = 1 - softmax(logits, axis=1).max(axis=1)
         assert_allclose(doubt, 0.3 / (n + 2), rtol=0.05)
+
+    def test_odds_of_a_fold_are_those_of_the_other_folds(self) -> None:
+        rng = np.random.default_rng(2)
+        codes, folds, targets = rng.integers(0, 2, 90), np.arange(90) % 3, np.eye(2)
+        outputs = targets[codes] + rng.normal(size=(90, 2))
+        # The third fold has wrong labels, and a placer is that of each fold.
+        codes[folds == 2] = 1 - codes[folds == 2]
+        common = replace(placer(targets), of_folds=(placer(targets),) * 3)
+        found = common.with_odds(outputs, codes, np.ones(90), folds)
+        for k, of_fold in enumerate(found.of_folds):
+            others = folds != k
+            expected = with_odds(targets, outputs[others], codes[others])
+            logits = expected.logits(outputs)
+            assert_allclose(of_fold.logits(outputs), logits, rtol=0.02, atol=0.02)
+        assert found.of_folds[2].sharpness > 2 * found.sharpness
+        # Without samples in the other folds, the odds are finite.
+        alone = common.with_odds(outputs, codes, np.ones(90), np.zeros(90, int))
+        assert np.isfinite(alone.of_folds[0].logits(outputs)).all()
 
 
 QUICK = {"placement": "voronoi", "hidden": (32,), "random_state": 0, "device": "cpu"}
@@ -257,6 +291,40 @@ def test_cells_are_placed_by_networks_that_were_not_trained_on_their_donor(
     options = {"group_key": "donor", "test_size": 0, "progress": False}
     ce.tl.centroid_encoder(cells, "cell_type", placement="voronoi", **options)
     assert (cells.obs["ce_label"][wrong].astype(str) == true[wrong]).mean() > 0.8
+
+
+@pytest.mark.parametrize("of_donors", [False, True])
+def test_places_of_training_cells_do_not_depend_on_their_labels(of_donors: bool) -> None:
+    """On noise, nothing predicts random labels of cells, or of donors, from the places."""
+    scores, folds = [], GroupKFold(5) if of_donors else StratifiedKFold(5)
+    donors = np.arange(120) // 6
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(120, 150)), rng.permutation(np.arange(120) % 3)
+        if of_donors:
+            X += rng.normal(size=(20, 150))[donors]
+            y = np.where(rng.random(120) < 0.7, rng.permutation(np.arange(20) % 3)[donors], y)
+        groups = donors if of_donors else None
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=10, random_state=seed, device="cpu")
+        places, rule = model.fit_transform(X, y, groups=groups), LinearDiscriminantAnalysis()
+        scores.append(cross_val_score(rule, places, y, groups=groups, cv=folds).mean())
+    assert np.mean(scores) < 1 / 3 + 0.03
+
+
+def test_a_training_cell_lies_near_its_copy_among_new_cells(
+    digits: tuple[np.ndarray, ...],
+) -> None:
+    """Their scatters are computed from different cells, and near classes are 1 apart."""
+    X, _, y, _ = digits
+    model = ce.CentroidEncoder(**QUICK)
+    places = model.fit_transform(X, y)
+    copies = model.transform(X)
+    assert np.median(np.linalg.norm(places - copies, axis=1)) < 0.15
+    # The scatter within a class has the same directions.
+    for j in range(10):
+        own = y == j
+        turn, _ = orthogonal_procrustes(*(x[own] - x[own].mean(axis=0) for x in (places, copies)))
+        assert np.trace(turn) > 1.8
 
 
 def laid_out(X: np.ndarray, y: np.ndarray) -> np.ndarray:

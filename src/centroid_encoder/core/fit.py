@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -47,8 +47,8 @@ class Fit:
     """A finished training: the map, and the data that it was trained on.
 
     All row numbers are those of X. A training row is placed by the network that was trained neither
-    on it nor on its group. All networks place the other rows, and the rows that are not judged
-    (`Division.unjudged`).
+    on it nor on its group, and by the placer of this fold. All networks place the other rows, and
+    the rows that are not judged (`Division.unjudged`).
     """
 
     map: FittedMap
@@ -78,12 +78,14 @@ class Fit:
 
     def inputs(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32], Tensor]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
-        device, division = self.map.device, self.division
-        placed_by = np.where(division.unjudged[rows], -1, division.folds[rows])
-        folds, stored = torch.from_numpy(placed_by).to(device), division.in_memory
+        device, stored = self.map.device, self.division.in_memory
+        folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
-        if (stored[at] != rows).any():
-            return *self.map.inputs(self.X[rows]), folds
+        is_stored = stored[at] == rows
+        if not is_stored.all():
+            inputs, along = self.map.inputs(self.X[rows])
+            along[is_stored] = self.along[at[is_stored]]
+            return inputs, along, folds
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
@@ -204,21 +206,25 @@ def fit(
     sampled_codes, placer, axes, knots, noise = codes[sampled], None, None, None, None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
-        centroids = _centroids(z, np.arange(len(z)), sampled_codes)
+        centroids = _centroids(z, np.arange(len(z)), sampled_codes, n_classes)
         targets = CentroidTargets.fit(centroids, settings["output"], device)
         objective = CentroidTargets.spread_out(centroids, device)
         wanted = objective.coordinates.cpu().numpy()
         sizes = np.bincount(codes[rows], minlength=n_classes)
         placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components, sizes)
-        own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
-        of_networks = zip(own_rows, shares, strict=True)
-        axes = torch.stack([network_axes(z[own], share, N_AXES) for own, share in of_networks])
-        if z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]:
-            found = [
-                discriminant_axes(z[own], share, sampled_codes[own], n_classes)
-                for own, share in zip(own_rows, shares, strict=True)
-            ]
-            axes, knots = torch.cat([axes, torch.stack(found)], dim=1), features.ramp_knots(z)
+        is_rich = z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]
+        knots, of_networks, of_folds = features.ramp_knots(z) if is_rich else None, [], []
+        for k, share in enumerate(shares):
+            is_own = folds[sampled] != k
+            x, its_codes = z[np.flatnonzero(is_own)], sampled_codes[is_own]
+            found = network_axes(x, share, N_AXES)
+            received, its_rows = x @ found.T, np.arange(len(x))
+            means = _centroids(received, its_rows, its_codes, n_classes)
+            of_fold = received, its_codes, means, wanted, n_components, sizes, placer.layout
+            of_folds.append(Placer.fit(*of_fold))
+            more = discriminant_axes(x, share, its_codes, n_classes) if is_rich else found[:0]
+            of_networks.append(torch.cat([found, more]))
+        placer, axes = replace(placer, of_folds=tuple(of_folds)), torch.stack(of_networks)
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = features.noise_on_axes(z, axes, settings["dropout"])
     frames, callback = Frames(X.shape[0], placer), callback or (lambda report: False)
@@ -232,7 +238,7 @@ def fit(
     in_training, in_validation = (np.searchsorted(stored, x) for x in (rows, division.validation))
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
-        centroids = _centroids(inputs, in_training, codes[rows])
+        centroids = _centroids(inputs, in_training, codes[rows], n_classes)
         output, compactness = settings["output"], settings["compactness"]
         targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
@@ -253,7 +259,7 @@ def fit(
         for x in (codes[stored], in_training, in_validation, weights, folds[stored])
     )
     data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
-    frame = partial(frames.frame, stored, codes[stored], along)
+    frame = partial(frames.frame, stored, codes[stored], division.placed_by[stored], along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
@@ -286,13 +292,13 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     return known
 
 
-def _centroids(z: Tensor, rows: Codes, codes: Codes) -> NDArray[np.float64]:
-    """(M, k) class means of some rows of (n, k) inputs; `codes` holds the classes of these rows."""
-    sums = np.zeros((codes.max() + 1, z.shape[1]))
+def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> NDArray[np.float64]:
+    """(M, k) class means of rows of (n, k) inputs, which have the classes `codes`; 0 for none."""
+    sums = np.zeros((n_classes, z.shape[1]))
     for part in gen_batches(len(rows), CHUNK):
         own = z[torch.from_numpy(rows[part]).to(z.device)].cpu().double().numpy()
         sums += class_sums(own, codes[part], len(sums))
-    centroids = sums / np.bincount(codes)[:, None]
+    centroids = sums / np.bincount(codes, minlength=n_classes).clip(1)[:, None]
     check(np.isfinite(centroids).all(), "X holds values too large to be trained on; rescale it")
     return np.asarray(centroids)
 
@@ -309,7 +315,7 @@ def _read(
     """Read the rows that are kept in memory.
 
     Returns the inputs of the networks, and the (n_in_memory, a) coordinates along the axes of the
-    scatter (a = 0 without a placer).
+    scatter (a = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
     """
     stored, n_inputs = division.in_memory, len(standardizer.kept)
     n_networks, n_axes = (1, n_inputs) if axes is None else axes.shape[:2]
@@ -321,6 +327,10 @@ def _read(
         inputs[:, part] = features.on_axes(z, axes, knots)
         if placer is not None:
             along[part] = placer.scatter.project(z)
+    for k, of_fold in enumerate(placer.of_folds if placer is not None else ()):
+        own, (a, r) = division.placed_by[stored] == k, of_fold.scatter.axes.shape
+        x = inputs[k, torch.from_numpy(own).to(device), :r]
+        along[own, :a] = of_fold.scatter.project(x)
     return inputs[0] if len(inputs) == 1 else inputs, along
 
 
@@ -338,11 +348,11 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
         inputs, _, folds = done.inputs(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
         weights = class_weights[codes[some]].astype(np.float64)
+        fold = division.folds[some]
         if division.n_networks > 1:
             # Each network counts in the fit of the odds as much as it counts for new rows.
-            fold = division.folds[some]
             weights *= division.votes[fold] / np.bincount(fold)[fold]
-        fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights)
+        fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights, fold)
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = np.concatenate([found for _, found in done.judge(some)])

@@ -43,22 +43,25 @@ class Frames:
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)
         outputs = outputs.reshape(len(x), -1)  # scikit-learn returns one output without an axis
-        return self.frame(rows, codes, self.placer.scatter.project(z), torch.from_numpy(outputs))
+        along, no_fold = self.placer.scatter.project(z), np.full(len(z), -1)
+        return self.frame(rows, codes, no_fold, along, torch.from_numpy(outputs))
 
     def frame(
-        self, rows: Codes, codes: Codes, along: NDArray[np.float32], outputs: Tensor
+        self, rows: Codes, codes: Codes, folds: Codes, along: NDArray[np.float32], outputs: Tensor
     ) -> Frame:
         """Return the frame of (b,) rows.
 
-        `codes` holds their (b,) classes, −1 for none, `along` their (b, a) coordinates along the
-        axes of the scatter, and `outputs` the (b, r) outputs of the networks.
+        `codes` holds their (b,) classes, −1 for none, `folds` their (b,) folds, −1 for none,
+        `along` their (b, a) coordinates along the axes of the scatter, and `outputs` the (b, r)
+        outputs of the networks.
         """
         found, positions = outputs.cpu().numpy(), None
         if self.placer is not None:
             some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
-            placer = self.placer.with_odds(found[some], codes[some])
-            parts = gen_batches(len(found), CHUNK)
-            found = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
+            weights = np.ones(len(some))
+            placer = self.placer.with_odds(found[some], codes[some], weights, folds[some])
+            parts = [(found[p], along[p], folds[p]) for p in gen_batches(len(found), CHUNK)]
+            found = np.concatenate([placer.judge(*part)[0] for part in parts])
             positions = placer.layout.positions
         embedding = np.full((self.n, found.shape[1]), np.nan, dtype=np.float32)
         embedding[rows] = found

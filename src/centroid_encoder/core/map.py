@@ -91,8 +91,9 @@ class FittedMap:
         if self.placer is None:
             embedding = np.asarray(self.network.encode(inputs).cpu())
             return embedding, self.distances(embedding)
-        outputs = self.network.outputs(inputs, folds)
-        return self.placer.judge(outputs.cpu().numpy(), along)
+        outputs = self.network.outputs(inputs, folds).cpu().numpy()
+        of_rows = np.full(len(outputs), -1) if folds is None else folds.cpu().numpy()
+        return self.placer.judge(outputs, along, of_rows)
 
     def judge_draws(
         self, expected: Matrix, draws: Iterable[Matrix]

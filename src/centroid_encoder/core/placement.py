@@ -8,6 +8,7 @@
   probabilities.
 - A sample always lies in the Voronoi cell of its most probable class. One that would lie beyond the
   border is moved back.
+- The scatter and the odds of a training sample are computed from other folds (`Placer.of_folds`).
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class Scatter:
 
     def components(self, along: Floats) -> Doubles:
         """(n, M, m) components within each class, from the (n, a) result of `project`."""
+        # The scatter of a fold can have fewer axes than that of all samples.
+        along = along[:, : len(self.axes)]
         found = product(along, self.directions.reshape(-1, along.shape[1]).T)
         of_means = np.einsum("jma,ja->jm", self.directions, self.means)
         return np.asarray(found.reshape(len(along), *of_means.shape) - of_means)
@@ -132,6 +135,8 @@ class Placer:
     layout: Layout
     sharpness: float = 1.0  #: Decrease of a class's logit per unit of mean squared distance
     offsets: Doubles = field(default_factory=lambda: np.zeros(1))  #: (M,) added to the logits
+    of_folds: tuple[Placer, ...] = ()
+    """Placers of the training samples of each fold, from the other folds; files have none."""
 
     @classmethod
     def fit(
@@ -142,12 +147,13 @@ class Placer:
         targets: Singles,
         n_components: int,
         sizes: Codes,
+        layout: Layout | None = None,
     ) -> Self:
         """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
 
         The classes have (M, k) centroids, (M, r) targets and (M,) sizes, which are numbers of
         training samples. The area of a class in the plane grows with the square root of its size.
-        `with_odds` adds the odds.
+        A `layout` can be given. `with_odds` adds the odds.
         """
         means = torch.from_numpy(centroids).float().to(z.device)
         residuals = z - means[codes]
@@ -155,18 +161,25 @@ class Placer:
         variance = float(residuals.square().mean()) * len(z) / max(len(z) - len(centroids), 1)
         roots = np.sqrt(sizes)
         room = np.sqrt(roots / roots.mean())
-        layout = Layout.fit(centroids, n_components, room, variance / n_of)
+        layout = layout or Layout.fit(centroids, n_components, room, variance / n_of.clip(1))
         scatter = Scatter.fit(residuals, codes, centroids, n_components).turned(layout.positions)
         wider = replace(scatter, directions=scatter.directions * room[:, None, None])
         return cls(targets, wider, layout)
 
-    def judge(self, outputs: Floats, along: Floats) -> tuple[Singles, Singles]:
+    def judge(self, outputs: Floats, along: Floats, folds: Codes) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
 
         The squared distances are the log odds of the most probable class against each class.
         `outputs` holds (n, r) outputs of the networks, and `along` the result of `Scatter.project`.
+        `folds` holds the (n,) folds of training samples, and −1 for all others.
         """
-        return self.judge_logits(self.logits(outputs), along)
+        places = np.empty((len(folds), self.layout.positions.shape[1]), np.float32)
+        distances = np.empty((len(folds), len(self.targets)), np.float32)
+        for k in np.unique(folds):
+            own, placer = folds == k, self if k < 0 else self.of_folds[k]
+            logits = placer.logits(outputs[own])
+            places[own], distances[own] = placer.judge_logits(logits, along[own])
+        return places, distances
 
     def judge_logits(self, logits: Floats, along: Floats) -> tuple[Singles, Singles]:
         """Do the same as `judge` for (n, M) logits of the classes."""
@@ -182,16 +195,16 @@ class Placer:
         """(n, M) logits of the classes for (n, r) outputs."""
         return self.offsets - self.sharpness * squared_distances(outputs, self.targets)
 
-    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats | None = None) -> Self:
+    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats, folds: Codes) -> Self:
         """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
-        The samples have (n, r) outputs and (n,) weights. The wanted probabilities are smoothed as
-        in Platt (1999), but less (`SMOOTHING`), so that none is 1 even without errors.
+        The samples have (n, r) outputs, (n,) weights and (n,) folds; the odds of each fold are
+        computed from the other folds. The wanted probabilities are smoothed as in Platt (1999), but
+        less (`SMOOTHING`), so that none is 1 even without errors.
         """
         squared = squared_distances(outputs, self.targets)
         n, n_classes = squared.shape
-        weights = np.ones(n) if weights is None else weights
-        weights = weights[:, None] / weights.sum()
+        shares = weights[:, None] / max(weights.sum(), np.finfo(float).tiny)
         doubt = SMOOTHING / (n + 2)
         wanted = np.full((n, n_classes), doubt / max(n_classes - 1, 1))
         wanted[np.arange(n), codes] = 1 - doubt
@@ -199,16 +212,22 @@ class Placer:
         def loss(parameters: Doubles) -> tuple[float, Doubles]:
             sharpness, offsets = np.exp(parameters[0]), parameters[1:]
             log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
-            excess = (np.exp(log_probabilities) - wanted) * weights
+            excess = (np.exp(log_probabilities) - wanted) * shares
             # A weak prior keeps the offsets of small classes near 0.
-            value = np.square(offsets).sum() / 200 - (weights * wanted * log_probabilities).sum()
+            value = np.square(offsets).sum() / 200 - (shares * wanted * log_probabilities).sum()
             slope = -sharpness * (excess * squared).sum()
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
 
         bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
         # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
         best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
-        return replace(self, sharpness=float(np.exp(best.x[0])), offsets=np.asarray(best.x[1:]))
+        found = replace(self, sharpness=float(np.exp(best.x[0])), offsets=np.asarray(best.x[1:]))
+        of_folds = list[Placer]()
+        for k, placer in enumerate(self.of_folds):
+            others = folds != k
+            known = outputs[others], codes[others], weights[others], folds[others]
+            of_folds.append(placer.with_odds(*known))
+        return replace(found, of_folds=tuple(of_folds))
 
 
 def _sign(vectors: Doubles) -> Doubles:

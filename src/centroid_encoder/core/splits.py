@@ -155,6 +155,11 @@ class Division:
     training rows of the class are in this fold."""
 
     @property
+    def placed_by(self) -> Rows:
+        """(n,) network that places a row; −1 for all networks together."""
+        return np.where(self.unjudged, -1, self.folds)
+
+    @property
     def votes(self) -> NDArray[np.float32]:
         """(K,) weight of each network for rows that no network is trained on; their sum is 1.
 
