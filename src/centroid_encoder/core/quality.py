@@ -101,14 +101,16 @@ def share_intervals(
     shares = sums_of_kinds / counts
     overall, mean = sums_of_kinds.sum() / max(n, 1), np.nansum(shares) / n_there
     if units is None:
-        # One half of a sample more on both sides, since kinds without errors vary, too.
-        smoothed = (sums_of_kinds + 0.5) / (counts + 1)
-        variance = np.nansum(smoothed * (1 - smoothed) / counts) / n_there**2
-        expected = np.nansum(smoothed) / n_there
+        # One sample more on both sides, since the share of a kind without errors varies, too.
+        smoothed = (sums_of_kinds + 1) / (counts + 2)
+        variances = smoothed * (1 - smoothed) / counts / n_there**2
+        variance, expected = np.nansum(variances), np.nansum(smoothed) / n_there
         n_effective = min(expected * (1 - expected) / max(variance, 1e-12), n)
+        # Few samples of a kind give a rough variance (Satterthwaite, 1946).
+        freedom = max(variance**2 / max(np.nansum(variances**2 / counts), 1e-12), 1)
         return (
             wilson_interval(overall, n),
-            wilson_interval(mean, n_effective),
+            wilson_interval(mean, n_effective, stdtrit(freedom, 0.975)),
             wilson_interval(shares, counts),
         )
     _, units = np.unique(units, return_inverse=True)
