@@ -32,7 +32,6 @@ from centroid_encoder.tl._evaluation import (
 )
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
-from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import (
     doubt_words,
     missing_classes,
@@ -222,7 +221,7 @@ def centroid_encoder(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
-    check_free(adata, key)
+    _result.check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
