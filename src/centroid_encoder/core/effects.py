@@ -55,7 +55,7 @@ def effects(X: Matrix | Lazy, codes: Codes, n_groups: int, reference: int | None
     sizes = np.bincount(codes, minlength=n_groups)
     for j, values, rows in _columns(X, used):
         sums[:, :, j] = _sums(values, codes[rows], sizes, reference)
-    return _compared(*sums, reference)
+    return _compared(sums, reference)
 
 
 def _columns(X: Matrix | Lazy, used: Codes) -> Iterator[tuple[int, Doubles, Codes]]:
@@ -122,15 +122,9 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes, reference: int | None) ->
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def _compared(
-    n: Doubles,
-    wins: Doubles,
-    total: Doubles,
-    squares: Doubles,
-    above: Doubles,
-    reference: int | None,
-) -> Effects:
-    """Effects of each group against all others, or against the reference, from (G, d) sums."""
+def _compared(sums: Doubles, reference: int | None) -> Effects:
+    """Effects of each group against all others, or against the reference, from `_sums`."""
+    n, wins, total, squares, above = sums
 
     def of_rest(sums: Doubles) -> Doubles:
         return sums.sum(axis=0) - sums if reference is None else sums[[reference]] + 0 * sums

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import Effects, different, effects
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
+from centroid_encoder.core.splits import at_most
 from centroid_encoder.errors import InputError, MissingKeyError, check
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import issparse
@@ -204,9 +205,7 @@ def compare(
     (d,) `columns`; `n_best` of them that are not alike among the `n_candidates` with the largest
     effects, best first; and the (n_best, 6) `QUANTILES` of both groups.
     """
-    rng, samples = np.random.default_rng(0), []
-    for rows in map(np.flatnonzero, groups):
-        samples.append(rng.choice(rows, n_most, replace=False) if len(rows) > n_most else rows)
+    samples = [at_most(n_most, np.flatnonzero(mask)) for mask in groups]
     both = np.sort(np.concatenate(samples))
     is_first, values = np.isin(both, samples[0]), X[both]
     if not np.array_equal(columns, np.arange(values.shape[1])):

@@ -46,8 +46,8 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     from centroid_encoder.tl import _telling_features as telling
 
     if result is None:
-        X, _, found = read_matrix(adata)
-        columns, names = np.arange(X.shape[1]), pd.Index(found)
+        X, _, variables = read_matrix(adata)
+        columns, names = np.arange(X.shape[1]), pd.Index(variables)
     else:
         X, columns, names = telling.TellingFeatures(adata, result).features
     first, second = groups
