@@ -226,6 +226,24 @@ def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -
     assert roc_auc_score(np.repeat([0, 1], 300), np.concatenate([a, b])) > 0.85
 
 
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.9])
+def test_known_cells_with_estimates_are_no_more_novel_than_others(share: float) -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    query = drawn(400, range(4), 1)[0].astype(float)
+    gaps = np.zeros(query.shape, dtype=bool)
+    order = np.random.default_rng(2).permutation(query.shape[1])
+    gaps[:, order[: round(share * query.shape[1])]] = True
+    lost = np.square(model.axes[gaps[0]]).sum() / model.axes.shape[1]
+    estimated = next(model.estimates(query, gaps, standardizer))
+    found = model.quantiles(estimated, standardizer, lost=np.full(400, lost))
+    assert abs(np.median(found) - np.median(model.quantiles(query, standardizer))) < 0.12
+    # The same on the axes, without values in the gaps.
+    query[gaps] = 99
+    same = model.quantiles(query, standardizer, gaps[0], np.full(400, lost))
+    assert_allclose(same, found, atol=0.01)
+
+
 def test_duplicates_are_not_novel() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=600)

@@ -449,7 +449,7 @@ def _of_map(
 
     def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
         for _, x in row_chunks(cells.X, np.flatnonzero(mask)):
-            yield map_.standardizer(cells.prepared(x).x)
+            yield map_.standardizer(cells.expected(x))
 
     sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
     for j in range(len(names)):

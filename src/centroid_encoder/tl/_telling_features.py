@@ -168,7 +168,7 @@ class TellingFeatures:
         if self._cells is not None:
             cell = self._cells.prepared(self._cells.X[row : row + 1])
             classes = pd.Index(self._cells.model.classes_.tolist())
-            probabilities, _ = self._cells.probabilities(cell)
+            _, probabilities, _ = self._cells.judged(cell)
             likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
