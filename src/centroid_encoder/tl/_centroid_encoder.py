@@ -31,7 +31,15 @@ from centroid_encoder.tl._evaluation import (
     judged,
 )
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
+from centroid_encoder.tl._read import (
+    Cells,
+    Missing,
+    as_booleans,
+    listed,
+    logger,
+    obs_column,
+    read_cells,
+)
 from centroid_encoder.tl._summary import (
     doubt_words,
     missing_classes,
@@ -261,9 +269,9 @@ def _split(
     labeled = cells.codes >= 0
     held_out, codes = np.zeros(len(labeled), dtype=bool), cells.codes[labeled]
     if split_key is not None:
-        column = obs_column(adata, split_key, "split_key").astype(object)
-        found = column.map({False: 0, True: 1, _result.TRAIN: 0, _result.TEST: 1})
-        if (wrong := column[found.isna() & column.notna()]).size:
+        column = obs_column(adata, split_key, "split_key")
+        found = as_booleans(column, {_result.TRAIN: 0, _result.TEST: 1})
+        if (wrong := column[found == -1]).size:
             text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
             raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()

@@ -137,7 +137,8 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
-    frame = frame.set_axis(make_index_unique(frame.columns.astype(str), join="."), axis=1)
+    frame = frame.copy(deep=False)
+    frame.columns = make_index_unique(frame.columns.astype(str), join=".")
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)
     if names and not is_number(first) and first.notna().all() and first.is_unique:

@@ -121,6 +121,7 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             frame = read(grouped)
         if texts := [i for i in frame if is_text(frame[i])]:
+            del frame
             frame = read([*grouped, *texts])
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
