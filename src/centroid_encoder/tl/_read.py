@@ -404,7 +404,8 @@ def as_booleans(column: pd.Series, words: Mapping[str, int]) -> pd.Series:
     """
     given = column.dropna()
     if given.dtype.kind not in "biuf":
-        given = given.astype(str).str.lower().map({**BOOLEANS, **words}).astype(float)
+        given = given.astype(str).str.lower().map({**BOOLEANS, **words})
+    given = given.astype(float)
     return given.where(given.isin((0, 1)), -1).reindex(column.index)
 
 
