@@ -207,14 +207,14 @@ def rank_features(
         chosen = read_mask(adata.obs, "obs", subset, "subset")
     compared = _read_groups(adata, groupby, groups, reference, chosen)
     if method == "map":
-        found, more, notices = _of_map(adata, result, *compared)
+        found, more, notices = _of_map(adata, compared, result)
         params |= {"key": key}
     else:
-        found, more, notices = _of_data(adata, groupby, sources, group_key, *compared)
+        found, more, notices = _of_data(adata, groupby, compared, sources, group_key)
         params |= {} if group_key is None else {"group_key": group_key}
-    names, _, ranked, _ = compared
     params |= {"corr_method": "benjamini-hochberg", **more}
-    adata.uns[key_added] = {"params": params, **_records(names[ranked], n_features, **found)}
+    fields = compared[0][compared[2]]
+    adata.uns[key_added] = {"params": params, **_records(fields, n_features, **found)}
     for notice in notices:
         warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
 
@@ -239,8 +239,9 @@ def _read_groups(
     check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
     def index(name: object, parameter: str) -> int:
-        text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
-        check(str(name) in names, f"{text}{near_matches(str(name), names)}", parameter)
+        if str(name) not in names:
+            text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
+            raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
         return int(names.get_loc(str(name)))
 
     against = None if reference == "rest" else index(reference, "reference")
@@ -289,14 +290,12 @@ def _records(
 def _of_data(
     adata: AnnData,
     groupby: str,
+    groups: Groups,
     sources: dict[str, Any],
     group_key: str | None,
-    names: pd.Index,
-    codes: Codes,
-    ranked: Codes,
-    against: int | None,
 ) -> Ranking:
     """Rank by the effect sizes of the data."""
+    names, codes, ranked, against = groups
     if sources["use_raw"] is None:
         chosen = [sources[name] is not None for name in ("use_rep", "layer", "mask_var")]
         sources["use_raw"] = adata.raw is not None and not any(chosen)
@@ -323,7 +322,7 @@ def _of_data(
         notices.append(f"no p-values, which would be circular: {reason}")
     elif group_key is not None:
         units = np.asarray(categorical(adata, group_key, "group_key").codes)
-        numbers["pvals"], few = _p_values(X, units, len(names), codes, ranked, against)
+        numbers["pvals"], few = _p_values(X, groups, units)
         if few.any():
             text = f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values"
             notices = [f"{text} of obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
@@ -369,14 +368,13 @@ def _circular(adata: AnnData, column: str) -> str:
     return ""
 
 
-def _p_values(
-    X: Any, units: Codes, n_groups: int, codes: Codes, ranked: Codes, against: int | None
-) -> tuple[Doubles, NDArray[np.bool_]]:
+def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, NDArray[np.bool_]]:
     """(G, d) p-values of t-tests between means of `units`, donors or images.
 
     Returns also the (G,) mask of the groups that have too few of them.
     """
-    n_units = int(units.max(initial=-1)) + 1
+    names, codes, ranked, against = groups
+    n_groups, n_units = len(names), int(units.max(initial=-1)) + 1
     shape = n_groups, n_units, X.shape[1]
     rows = np.flatnonzero((codes >= 0) & (units >= 0))
     places = codes[rows] * n_units + units[rows]
@@ -426,15 +424,9 @@ def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     return result
 
 
-def _of_map(
-    adata: AnnData,
-    result: Result,
-    names: pd.Index,
-    codes: Codes,
-    ranked: Codes,
-    against: int | None,
-) -> Ranking:
+def _of_map(adata: AnnData, groups: Groups, result: Result) -> Ranking:
     """Rank by the contributions to the margins of a map."""
+    names, codes, ranked, against = groups
     import torch
 
     from centroid_encoder.core.attributions import attribute

@@ -142,7 +142,8 @@ def frame_to_anndata(
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)
     if names and not is_number(first) and first.notna().all() and first.is_unique:
-        index, frame = pd.Index(first.astype(str)).rename(None), frame.iloc[:, 1:]
+        index = pd.Index(first.astype(str)).rename(None)
+        del frame[first.name]
     found = column_roles(frame, roles)
     features = np.flatnonzero(found["role"] == "feature")
     others = [i for i, role in enumerate(found["role"]) if role != "feature"]

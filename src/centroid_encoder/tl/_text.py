@@ -25,8 +25,6 @@ from centroid_encoder.errors import InputError, check
 SEPARATORS = "\t;,|"
 """Possible separators; where two fit equally well, the first one is taken, and a space if none."""
 UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-BLOCK = 2**20
-"""Bytes of a file that are decoded at once to find its encoding."""
 N_ROWS = 100
 """Number of the first rows that decide on separator, header and decimal mark."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"]
@@ -55,14 +53,31 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
     Raises an InputError if there is no header, no row, or a row that is longer than the header.
     """
-    encoding, notices = _encoding(path)
+    try:
+        with UNPACK.get(path.suffix.lower(), open)(path, "rb") as file:
+            is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        try:
+            return _read_as(path, "utf-16" if is_utf16 else "utf-8-sig")
+        except UnicodeDecodeError:
+            frame, notices = _read_as(path, "cp1252")
+            return frame, ["it is no UTF-8, and was read as Windows text (cp1252)", *notices]
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if path.suffix.lower() not in UNPACK or getattr(error, "errno", None):
+            raise  # It is missing or locked, for example.
+        raise InputError(f"it cannot be unpacked: {error}") from error
+
+
+def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
+    """Read a table in an encoding; pandas reads the file, and decides on types, in parts."""
 
     def opened() -> io.TextIOWrapper:
         file = UNPACK.get(path.suffix.lower(), open)(path, "rb")
-        return io.TextIOWrapper(file, encoding, errors="replace")
+        # Windows has no letters for a few bytes.
+        return io.TextIOWrapper(file, encoding, "replace" if encoding == "cp1252" else "strict")
 
     with opened() as stream:
-        head = _head(stream)
+        head, notices = _head(stream), list[str]()
+    check("\0" not in head, "it is no text, or in no known encoding; save it as CSV in UTF-8")
     start = _start(head)
     separator = _separator(head, start)
     sample = list(islice(_rows(head, start, separator), N_ROWS))
@@ -137,32 +152,6 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     frame.columns = make_index_unique(pd.Index(names), join=".")
     _convert(frame, decimal, notices)
     return frame, notices
-
-
-def _encoding(path: Path) -> tuple[str, list[str]]:
-    """Return the encoding of a file, which may be compressed; all of it is read, in blocks."""
-    encoding, notices = "utf-8-sig", []
-    try:
-        with UNPACK.get(path.suffix.lower(), open)(path, "rb") as file:
-            block = file.read(BLOCK)
-            if block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                encoding = "utf-16"
-            decoder, is_text = codecs.getincrementaldecoder(encoding)(), True
-            while block:
-                try:
-                    is_text &= "\0" not in decoder.decode(block)
-                except UnicodeDecodeError:
-                    encoding = "cp1252"
-                    decoder = codecs.getincrementaldecoder(encoding)("replace")
-                    notices.append("it is no UTF-8, and was read as Windows text (cp1252)")
-                    is_text &= b"\0" not in block
-                block = file.read(BLOCK)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if path.suffix.lower() not in UNPACK:
-            raise
-        raise InputError(f"it cannot be unpacked: {error}") from error
-    check(is_text, "it is no text, or in no known encoding; save it as CSV in UTF-8")
-    return encoding, notices
 
 
 def _head(stream: io.TextIOWrapper) -> str:
