@@ -12,6 +12,7 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 import zarr
 from anndata import AnnData
 from matplotlib.colors import to_hex
@@ -566,3 +567,20 @@ def test_training_cells_and_query_in_one_table_keep_their_labels(known, new, ing
     predicted = result.classes.get_indexer(new.obs["ce_label"].astype(object))
     assert_array_equal(result.codes[known.n_obs :], predicted)
     assert_array_equal(result.codes[: known.n_obs], read_result(known, "ce").codes)
+
+
+@pytest.mark.filterwarnings("ignore:Moving element from .uns:FutureWarning")
+def test_missing_genes_alone_are_no_shift(caplog):
+    cells = sc.datasets.pbmc68k_reduced()
+    known, query = cells[::2].copy(), cells[1::2].copy()
+    model = ce.CentroidEncoder(hidden=(32,), max_epochs=5)
+    ce.tl.centroid_encoder(known, "bulk_labels", model=model, progress=False)
+    ce.tl.ingest(query, known, progress=False)
+    usual, order = query.obs["ce_novelty"].median(), np.random.default_rng(0).permutation(765)
+    for share in (0.2, 0.6):
+        some = query.copy()
+        some.X[:, order[: int(share * 765)]] = np.nan
+        ce.tl.ingest(some, known, missing="estimate", max_missing=1, progress=False)
+        assert some.obs["ce_novelty"].median() == pytest.approx(usual, abs=0.1)
+        assert some.uns["ce"]["params"]["novelty_quartile"] < 0.5
+    assert "as a whole" not in caplog.text

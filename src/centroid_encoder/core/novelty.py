@@ -36,7 +36,7 @@ N_DRAWS = 8  # of missing values, for the confidence
 # Factor of the standard deviations of draws. With 1, confidences are too low: samples of classes
 # are not normally distributed, and their other values leave less open.
 DRAWN = 0.7
-N_SIMULATED = 300  # reference samples by which it is found how far estimates raise scores
+N_SIMULATED = 300  # reference samples by which it is found how far estimates change scores
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the features, that are estimated in them
 EQUAL = 0.02  # scores with smaller differences count as equal
 
@@ -137,17 +137,17 @@ class Novelty:
         return axes.astype(self.axes.dtype), center @ axes
 
     @cached_property
-    def rises(self) -> Floats:
-        """(2, S) shares of the features, by their squares on the axes, and rises of the scores.
+    def shifts(self) -> Floats:
+        """(2, S) shares of the features, by their squares on the axes, and changes of the scores.
 
-        A rise is the median over reference samples of the score without these features less that
+        A change is the median over reference samples of the score without these features less that
         with all. The samples get noise around the axes, since only their places are stored.
         """
         rng, axes = np.random.default_rng(0), self.axes.astype(np.float64)
         own = rng.permutation(len(self.reference))[:N_SIMULATED]
         noise = np.sqrt(self.prior[0]) * rng.standard_normal((len(own), len(axes)))
         z = noise + (self.reference[own] - noise @ axes) @ axes.T
-        order, absent, rises = (
+        order, absent, found = (
             rng.permutation(len(axes)),
             np.zeros(len(axes), dtype=bool),
             [(0.0, 0.0)],
@@ -156,9 +156,9 @@ class Novelty:
         for share in SHARES:
             absent[order[: round(share * len(axes))]] = True
             places = (z @ self._axes_without(absent)[0]).astype(self.reference.dtype)
-            rise = float(np.median(self._scores(places, own) - before))
-            rises.append((float(np.square(axes[absent]).sum()) / axes.shape[1], rise))
-        return np.maximum.accumulate(rises).T
+            change = float(np.median(self._scores(places, own) - before))
+            found.append((float(np.square(axes[absent]).sum()) / axes.shape[1], change))
+        return np.transpose(found)
 
     def _scores(self, points: Points, own: Codes | None = None) -> Floats:
         logarithms = self.surroundings(points, own)
@@ -174,8 +174,8 @@ class Novelty:
         """(n,) shares of the training samples that are less novel than each row of (n, d) data.
 
         `absent` is the (d,) mask of the features that all rows lack; their values have no effect.
-        `lost` holds the (n,) shares of all features that are absent or estimated, as in `rises`:
-        the scores are less by what this raises them.
+        `lost` holds the (n,) shares of all features that are absent or estimated, as in `shifts`:
+        what this adds to the scores is subtracted.
         """
         axes, offset = self.axes, self.offset
         if absent is not None and absent.any():
@@ -184,7 +184,7 @@ class Novelty:
         for part, chunk in row_chunks(X):
             scores = self._scores(_points(chunk, standardizer, axes) - offset)
             if lost is not None and lost[part].any():
-                scores -= np.interp(lost[part], *self.rises)
+                scores -= np.interp(lost[part], *self.shifts)
             quantiles[part] = self.ranks(scores)
         return quantiles
 
