@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
+from centroid_encoder.core import effects as module
 from centroid_encoder.core.effects import effects
+from centroid_encoder.core.matrix import Lazy
 
 
 @pytest.fixture
@@ -75,3 +79,44 @@ def test_large_values_of_one_group_and_constant_features():
     assert_allclose(found.auroc[0], [0.5, 0])
     assert found.difference[0, 0] == 0
     assert_allclose(found.difference[0, 1], -10 / np.arange(10).std(ddof=1), rtol=1e-6)
+
+
+class Stored(Lazy):
+    """Rows of a file; counts the rows that are read."""
+
+    def __init__(self, X):
+        self.X, self.shape, self.dtype, self.n_read = X, X.shape, X.dtype, 0
+        self.is_sparse = sparse.issparse(X)
+
+    def __getitem__(self, rows):
+        found = self.X[rows]
+        self.n_read += found.shape[0]
+        return found
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("reference", [None, 2])
+def test_a_file_is_read_once_for_all_groups_or_in_parts(rows, kind, reference, monkeypatch):
+    X, codes = rows
+    expected = effects(X, codes, 4, reference)
+    for limit, n_parts in ((2**32, 1), (15 * 400 * 8 // 3, 3)):
+        monkeypatch.setattr(module, "BYTES_AT_ONCE", limit)
+        file = Stored(kind(X))
+        found = effects(file, codes, 4, reference)
+        for name in vars(expected):
+            assert_allclose(getattr(found, name), getattr(expected, name))
+        if kind is np.asarray:
+            assert file.n_read == n_parts * (codes >= 0).sum()
+        else:
+            assert file.n_read <= (n_parts + 6) * 400
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_half_of_a_matrix_in_memory_is_copied_at_most(kind):
+    X = kind(sparse.random(30_000, 100, 0.3, "csr", random_state=0).toarray())
+    size = X.nbytes if kind is np.asarray else X.data.nbytes + X.indices.nbytes
+    tracemalloc.start()
+    effects(X, np.arange(30_000) % 3, 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.6 * size

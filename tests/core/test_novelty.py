@@ -226,6 +226,27 @@ def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -
     assert roc_auc_score(np.repeat([0, 1], 300), np.concatenate([a, b])) > 0.85
 
 
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+def test_estimates_change_the_novelty_of_known_cells_little(share: float) -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    query = drawn(400, range(4), 1)[0].astype(float)
+    gaps = np.zeros(query.shape, dtype=bool)
+    order = np.random.default_rng(2).permutation(query.shape[1])
+    gaps[:, order[: round(share * query.shape[1])]] = True
+    lost = np.square(model.axes[gaps[0]]).sum() / model.axes.shape[1]
+    estimated = next(model.estimates(query, gaps, standardizer))
+    found = model.quantiles(estimated, standardizer, lost=np.full(400, lost))
+    before, plain = (model.quantiles(x, standardizer) for x in (query, estimated))
+    change, uncorrected = (abs(np.median(x) - np.median(before)) for x in (found, plain))
+    assert change < 0.3
+    assert change < uncorrected - 0.05
+    # The same on the axes, without values in the gaps.
+    query[gaps] = 99
+    same = model.quantiles(query, standardizer, gaps[0], np.full(400, lost))
+    assert_allclose(same, found, atol=0.01)
+
+
 def test_duplicates_are_not_novel() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=600)

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import save_file
 
 import centroid_encoder as ce
-from centroid_encoder.core import saved
+from centroid_encoder.core import features, saved
 from centroid_encoder.core.saved import InvalidStateError, from_arrays, load, save
 
 CPU = torch.device("cpu")
@@ -188,3 +188,20 @@ def test_truncated_and_foreign_files_are_refused(state: Any, tmp_path: Path) -> 
         ce.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         ce.load(tmp_path / "nothing.safetensors")
+
+
+def test_a_map_has_the_ramps_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later release may learn another number of ramps."""
+    with monkeypatch.context() as patch:
+        patch.setattr(features, "N_RAMPS", 3)
+        model = fitted()
+        expected = results(model)
+    config, arrays = model.to_state()
+    assert len(arrays["knots"]) == 4
+    for found, wanted in zip(
+        results(ce.CentroidEncoder.from_state(config, arrays)), expected, strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    arrays["knots"] = arrays["knots"][::3]
+    with pytest.raises(InvalidStateError, match="inputs"):
+        ce.CentroidEncoder.from_state(config, arrays)

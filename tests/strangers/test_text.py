@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -193,3 +195,29 @@ def test_long_ids_beside_a_missing_value_stay_different(tmp_path: Path) -> None:
     ids = [int(x) for x in adata.obs["EntityID"].dropna()]
     assert ids == [first + i * 3 for i in range(30) if i != 7]
     assert adata.var_names.tolist() == ["Area", "Large"]
+
+
+def test_a_large_file_takes_little_memory_and_its_columns_one_type(tmp_path: Path) -> None:
+    """pandas reads a large file in parts. The first part of a column holds no words."""
+    rng, n = np.random.default_rng(0), 30_000
+    values = rng.random((n, 80)).round(6)
+    lines = [",".join(map(str, row)) for row in values]
+    ids = [f"{i:06d}" if i < n // 3 else f"x{i}" for i in range(n)]
+    names = ",".join(f"m{i}" for i in range(80))
+    path = tmp_path / "cells.csv"
+    path.write_text("\n".join([f"code,{names}", *map(",".join, zip(ids, lines, strict=True))]))
+    tracemalloc.start()
+    adata = ce.read_table(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * path.stat().st_size
+    assert adata.obs_names.tolist() == ids
+    assert_allclose(adata.X, values)
+
+
+def test_a_field_that_is_too_long_for_the_header_is_named(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    (tmp_path / "cells.csv").write_text("a,b\n1.5," + "x" * 200_000 + "\n")
+    with pytest.raises(InputError, match="line 2 cannot be read: field larger than"):
+        ce.read_table(tmp_path / "cells.csv")
+    assert csv.field_size_limit() == before

@@ -40,6 +40,20 @@ def test_a_column_of_booleans_selects_the_same_genes(
     assert job._cells.names.tolist() == cells.var_names[:5].tolist()
 
 
+@pytest.mark.parametrize("kind", [*MASKS, "words"])
+def test_a_column_of_booleans_gives_the_same_split(
+    kind: str, cells: ad.AnnData, fast: ce.CentroidEncoder
+) -> None:
+    """Cells without a value are neither trained on nor held out."""
+    words = ["Test"] * 5 + ["train", "train", None]
+    values = pd.Series(words if kind == "words" else MASKS[kind])
+    rows = np.arange(cells.n_obs) % 8
+    cells.obs["out"] = values.take(rows).array
+    job = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast, split_key="out")
+    assert_array_equal(job.held_out, np.array(MASK)[rows])
+    assert_array_equal(job.train, values.notna().to_numpy()[rows] & ~np.array(MASK)[rows])
+
+
 @pytest.mark.parametrize(
     "values", [["a", "b"], [0, 2], [0.5, 1], [0, 0], [None, None], [[1], [0]], [np.nan, "x"]]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:zarr v3 autosharding", "ignore:W
 @pytest.fixture(scope="module", autouse=True)
 def few_trees() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        few = partial(RandomForestClassifier, n_estimators=15)
-        patch.setattr(_feature_panel, "RandomForestClassifier", few)
+        patch.setattr(_feature_panel, "N_TREES", 10)
         yield
 
 
@@ -103,7 +101,7 @@ def test_values_of_held_out_cells_do_not_change_the_choice(
     monkeypatch.setattr(_feature_panel, "choose_features", record)
     panel(wide)
     job = ce.tl.feature_panel.job(wide, "kind", (3, 6), n_folds=3)
-    held_out = job.split(0, 0)[1] == 1
+    held_out = job.folds == 1
     before = orders.copy()
     orders.clear()
     wide.X[held_out] = np.random.default_rng(2).normal(size=(held_out.sum(), 200))
@@ -122,8 +120,9 @@ def test_groups_are_not_split_and_cells_without_a_label_take_no_part(
     assert_array_equal(stored["chosen_from"], wide.obs_names[40:])
     assert (stored["errors"]["n"] == 200).all()
     options = {"group_key": "donor", "unlabeled_category": "none"}
-    _, folds = ce.tl.feature_panel.job(wide, "kind", (3,), **options).split(0, 0)
-    assert (wide.obs.assign(fold=folds)[40:].groupby("donor")["fold"].nunique() == 1).all()
+    job = ce.tl.feature_panel.job(wide, "kind", (3,), **options)
+    assert_array_equal(job.rows, np.arange(40, 240))
+    assert (wide.obs[40:].assign(fold=job.folds).groupby("donor")["fold"].nunique() == 1).all()
 
 
 @pytest.fixture(scope="module")
@@ -215,12 +214,15 @@ def test_cells_that_took_no_part_are_held_out_without_a_warning(
         ({"n_folds": 7, "group_key": "donor"}, "has 6 groups"),
         ({"label_key": "knd"}, "did you mean 'kind'"),
         ({"key_added": "a/b"}, "key_added must not be 'a/b'"),
+        ({"key_added": "neighbors"}, "uns\\['neighbors'\\] exists already"),
+        ({"key_added": "n_cells"}, "var\\['n_cells_3'\\] exists already"),
     ],
 )
 def test_wrong_arguments_are_errors_before_the_work(
     options: dict[str, Any], text: str, wide: ad.AnnData, unchanged: Any
 ) -> None:
     label_key = options.pop("label_key", "kind")
+    wide.uns["neighbors"], wide.var["n_cells_3"] = {"params": {"n_neighbors": 15}}, 1
     with unchanged(wide), pytest.raises((KeyError, ValueError), match=text):
         ce.tl.feature_panel(wide, label_key, **{"sizes": (3,), "progress": False} | options)
 
@@ -246,8 +248,43 @@ def test_the_forest_grows_on_a_sample_of_many_cells(
 
 def test_a_map_is_not_replaced(wide: ad.AnnData, unchanged: Any) -> None:
     ce.tl.centroid_encoder(wide, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
-    with unchanged(wide), pytest.raises(ValueError, match="holds a map"):
+    with unchanged(wide), pytest.raises(ValueError, match="is another result"):
         ce.tl.feature_panel(wide, "kind", (3,), key_added="ce", progress=False)
+
+
+def test_a_forest_stops_between_its_trees(
+    wide: ad.AnnData, monkeypatch: pytest.MonkeyPatch, fast: ce.CentroidEncoder
+) -> None:
+    class Forest(RandomForestClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            sizes.append(self.n_estimators)
+            return super().fit(X, y)
+
+    sizes: list[int] = []
+    monkeypatch.setattr(_feature_panel, "RandomForestClassifier", Forest)
+    monkeypatch.setattr(_feature_panel, "N_TREES", 1000)
+    job = ce.tl.feature_panel.job(wide, "kind", (3,), model=fast)
+    with pytest.raises(StoppedTooEarly):
+        job.run(lambda _: len(sizes) == 2)
+    assert sizes == [10, 20]
+
+
+def test_cells_without_a_label_are_not_placed_and_the_progress_counts_all_epochs(
+    wide: ad.AnnData, monkeypatch: pytest.MonkeyPatch, fast: ce.CentroidEncoder
+) -> None:
+    def count(fit: Any, rows: Any) -> Any:
+        placed.append(len(rows))
+        return judged(fit, rows)
+
+    placed, judged, steps = [], _feature_panel.judged, []
+    monkeypatch.setattr(_feature_panel, "judged", count)
+    wide.obs.loc[wide.obs_names[:150], "kind"] = np.nan
+    job = ce.tl.feature_panel.job(wide, "kind", (3, 6), n_folds=2, model=fast)
+    job.run(lambda step: steps.append(step) is not None)
+    assert sum(placed) == 90 * 3  # each size, and all features
+    shares = [step.n_done / step.n_total for step in steps if step is not None]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
 
 
 def test_a_stopped_choice_leaves_the_cells_as_they_were(wide: ad.AnnData, unchanged: Any) -> None:

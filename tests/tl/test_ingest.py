@@ -12,6 +12,7 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 import zarr
 from anndata import AnnData
 from matplotlib.colors import to_hex
@@ -22,9 +23,11 @@ from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
+from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _matrix
+from centroid_encoder.tl._new_cells import NewCells
 from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -246,6 +249,34 @@ class TestNames:
             ingest(some[:, 1:].copy(), known)
         ingest(some, known)
         assert_allclose(some.obsm["X_ce"], ingest(new, known, copy=True).obsm["X_ce"], atol=1e-5)
+
+    @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+    def test_absent_features_of_weight_0_cost_nothing(self, known, new, ingest, kind, monkeypatch):
+        """No value is estimated, and no cell is judged more than once."""
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, max_features=3, n_networks=1)
+        ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
+        used = ce.tl.fitted_model(known).feature_weights_ > 0
+        some = AnnData(kind(new.X[:, used]), obs=new.obs, var=new.var[used])
+        judged, plain = [], FittedMap.judge_inputs
+
+        def judge(map_, inputs, *args, **kwargs):
+            judged.append(inputs.shape[-2])
+            return plain(map_, inputs, *args, **kwargs)
+
+        monkeypatch.setattr(FittedMap, "judge_inputs", judge)
+        monkeypatch.setattr(NewCells, "estimates", None)
+        ingest(some, known)
+        assert sum(judged) == 60
+        # Novelty is that of the expected values.
+        monkeypatch.undo()
+        gaps = new.copy()
+        gaps.X[:, ~used] = np.nan
+        map_ = ce.tl.fitted_model(known).fitted_map
+        lost = np.square(map_.novelty.axes[~used]).sum() / map_.novelty.axes.shape[1]
+        masks = np.broadcast_to(~used, new.shape)
+        expected = next(map_.novelty.estimates(gaps.X.astype(float), masks, map_.standardizer))
+        expected = map_.novelty.quantiles(expected, map_.standardizer, lost=np.full(60, lost))
+        assert_allclose(some.obs["ce_novelty"], expected, atol=0.02)
 
     def test_other_features_are_ignored_and_all_cannot_be_missing(self, known, new, ingest):
         model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, max_features=3, n_networks=1)
@@ -536,3 +567,20 @@ def test_training_cells_and_query_in_one_table_keep_their_labels(known, new, ing
     predicted = result.classes.get_indexer(new.obs["ce_label"].astype(object))
     assert_array_equal(result.codes[known.n_obs :], predicted)
     assert_array_equal(result.codes[: known.n_obs], read_result(known, "ce").codes)
+
+
+@pytest.mark.filterwarnings("ignore:Moving element from .uns:FutureWarning")
+def test_missing_genes_alone_are_no_shift(caplog):
+    cells = sc.datasets.pbmc68k_reduced()
+    known, query = cells[::2].copy(), cells[1::2].copy()
+    model = ce.CentroidEncoder(hidden=(32,), max_epochs=5)
+    ce.tl.centroid_encoder(known, "bulk_labels", model=model, progress=False)
+    ce.tl.ingest(query, known, progress=False)
+    usual, order = query.obs["ce_novelty"].median(), np.random.default_rng(0).permutation(765)
+    for share in (0.2, 0.6):
+        some = query.copy()
+        some.X[:, order[: int(share * 765)]] = np.nan
+        ce.tl.ingest(some, known, missing="estimate", max_missing=1, progress=False)
+        assert some.obs["ce_novelty"].median() == pytest.approx(usual, abs=0.1)
+        assert some.uns["ce"]["params"]["novelty_quartile"] < 0.5
+    assert "as a whole" not in caplog.text

@@ -76,7 +76,7 @@ def test_names_that_files_cannot_hold_are_refused(cells, unchanged, tool, name):
 @pytest.mark.parametrize(("slot", "name"), [("obsm", "X_pca"), ("uns", "neighbors")])
 def test_results_of_other_tools_are_not_replaced(cells, fast, unchanged, slot, name):
     getattr(cells, slot)[name] = np.ones((120, 2))
-    with unchanged(cells), pytest.raises(ValueError, match="exists already and is no result"):
+    with unchanged(cells), pytest.raises(ValueError, match="exists already and is another result"):
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added=name, progress=False)
 
 

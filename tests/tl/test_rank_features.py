@@ -160,6 +160,54 @@ def test_p_values_are_t_tests_between_means_of_donors(counts):
     assert_allclose(table["pvals"], pd.Series(welch, own.columns)[table.index], rtol=1e-4)
 
 
+@pytest.mark.parametrize("n_alone", [2, 3])
+def test_donors_of_both_sides_are_in_no_test_of_independent_means(counts, n_alone):
+    """Two donors have cells of both sides; `n_alone` others have cells of one side, each."""
+    n = 2 + 2 * n_alone
+    counts = counts[: 45 * n].copy()
+    donors, is_late = np.repeat(np.arange(n), 45), np.tile(np.arange(45) < 20, n)
+    counts.obs["donor"] = donors.astype(str)
+    counts.obs["side"] = np.where(donors < 2, is_late, donors % 2 == 0)
+    if n_alone < 3:
+        with pytest.warns(CentroidEncoderWarning, match="they need 3 values"):
+            ce.tl.rank_features(counts, "side", ["True"], group_key="donor")
+        assert np.isnan(counts.uns["rank_features"]["pvals"]["True"]).all()
+        return
+    ce.tl.rank_features(counts, "side", ["True"], group_key="donor")
+    table = sc.get.rank_genes_groups_df(counts, "True", key="rank_features").set_index("names")
+    means = counts.to_df().astype(float).groupby(donors).mean().loc[2:]
+    expected = ttest_ind(means[means.index % 2 == 0], means[means.index % 2 == 1], equal_var=False)
+    assert_allclose(table["pvals"], pd.Series(expected.pvalue, means.columns)[table.index], 1e-4)
+
+
+def test_fold_changes_are_those_of_logarithms_only(counts):
+    logs, plain = counts.X, counts.X.copy()
+    plain.data = np.expm1(plain.data).round()
+    counts.layers.update(counts=plain, logs=logs)
+    counts.raw = counts
+    scaled = counts.copy()
+    sc.pp.scale(scaled, zero_center=False)
+    raw_counts = counts.copy()
+    raw_counts.X = plain
+    raw_counts.raw = raw_counts
+    beside = counts.copy()
+    sc.pp.scale(beside, layer="counts", zero_center=False)
+    for adata, options, is_known in (
+        (counts, {}, True),
+        (counts, {"use_raw": False}, True),
+        (counts, {"layer": "counts"}, False),
+        (counts, {"layer": "logs"}, False),
+        (scaled, {}, True),
+        (scaled, {"use_raw": False}, False),
+        (beside, {"use_raw": False}, True),
+        (raw_counts, {}, False),
+    ):
+        ce.tl.rank_features(adata, "type", **options)
+        changes = adata.uns["rank_features"]["logfoldchanges"]["T"]
+        assert np.isfinite(changes).all() == is_known
+        assert np.isnan(changes).all() != is_known
+
+
 def test_cells_of_donors_are_no_replicates():
     # Donors differ in everything, and the condition, which is one of the donors, in nothing.
     rng = np.random.default_rng(1)
@@ -191,13 +239,14 @@ def test_rounding_errors_are_no_differences(counts, groupby):
     ("group_key", "groupby", "reason"),
     [
         ("donor", "ce_label", "circular"),
+        ("donor", "alone_cv_label", "circular"),
         ("donor", "leiden", "circular"),
         ("donor", "lasso", "circular"),
         ("pair", "type", "they need 3 values"),
     ],
 )
 def test_why_there_are_no_p_values(mapped, group_key, groupby, reason):
-    mapped.obs["leiden"] = mapped.obs["type"].to_numpy()
+    mapped.obs["leiden"] = mapped.obs["alone_cv_label"] = mapped.obs["type"].to_numpy()
     mapped.uns["leiden"] = {"params": {"resolution": 1.0}}
     mapped.obs["lasso"] = mapped.obs["type"] == "T"
     mapped.uns["ce_selections"] = {"lasso": {"how": "lasso in the map", "uses_features": True}}
@@ -319,10 +368,14 @@ def test_a_subset_in_another_order(counts):
         ({"method": "map", "layer": "x"}, "layer has no effect"),
         ({"method": "map", "key": "no"}, "no result 'no'"),
         ({"key_added": "a/b"}, "key_added"),
-        ({"key_added": "ce"}, "holds a map"),
+        ({"key_added": "ce"}, "exists already and is another result"),
+        ({"key_added": "neighbors"}, "exists already"),
+        ({"key_added": "rank_genes_groups"}, "exists already"),
     ],
 )
 def test_bad_arguments_change_nothing(mapped, arguments, words):
+    mapped.uns["neighbors"] = {"params": {"method": "umap"}}
+    mapped.uns["rank_genes_groups"] = {"params": {"method": "wilcoxon"}}
     before = set(mapped.uns)
     with pytest.raises((ValueError, KeyError), match=words):
         ce.tl.rank_features(mapped, **({"groupby": "type"} | arguments))

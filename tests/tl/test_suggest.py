@@ -12,6 +12,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core import suggestion
+from centroid_encoder.tl._new_cells import NewCells
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +165,27 @@ def test_errors(labelled):
         ce.tl.suggest(labelled, image_key="imag")
     with pytest.raises(ValueError, match="n must be at least 1"):
         ce.tl.suggest(labelled, n=0)
+
+
+@pytest.mark.parametrize("mask", ["few", np.arange(8) < 3, None])
+def test_a_mask_has_no_effect_with_a_map_and_is_an_error(labelled, mask):
+    labelled.var["few"] = np.arange(8) < 3
+    with pytest.raises(ValueError, match="mask_var has no effect"):
+        ce.tl.suggest(labelled, n=5, mask_var=mask)
+
+
+def test_one_missing_value_makes_no_sparse_pool_dense(labelled):
+    X = sparse.hstack([labelled.X, sparse.random(300, 4000, 0.01, random_state=0)], "csr")
+    wide = ad.AnnData(X.astype(np.float32), obs=labelled.obs[["label"]])
+    ce.tl.centroid_encoder(
+        wide, "label", model=ce.CentroidEncoder.from_recipe("draft"), progress=False
+    )
+    wide.X.data[wide.X.indptr[200]] = np.nan
+    dense = []
+    with pytest.MonkeyPatch.context() as patch:
+        plain = NewCells.estimates
+        patch.setattr(
+            NewCells, "estimates", lambda self, cells: dense.append(cells) or plain(self, cells)
+        )
+        assert len(ce.tl.suggest(wide, n=5)) == 5
+    assert all(sparse.issparse(cells.x) and len(cells.rows) <= 1 for cells in dense)

@@ -104,6 +104,21 @@ def test_only_features_of_the_map_are_listed_and_gaps_are_filled(make_cells):
     assert table.drop(columns="value").notna().all(axis=None)
 
 
+def test_quantiles_are_those_of_the_values_that_are_there(make_cells):
+    cells = make_cells(n_classes=2, n_obs=200, distance=0)
+    is_first = (cells.obs["cell_type"] == "type 0").to_numpy()
+    cells.X[~is_first, 2] += 10
+    cells.X[np.random.default_rng(0).random(200) < 0.6, 2] = np.nan
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, device="cpu")
+    ce.tl.centroid_encoder(cells, "cell_type", missing="mean", model=model, progress=False)
+    row = ce.tl.telling_features(cells, classes=("type 0", "type 1"), n_features=1).iloc[0]
+    assert row.name == "gene2"
+    for prefix, mask in (("", is_first), ("other_", ~is_first)):
+        names = [f"{prefix}{end}" for end in ("low", "median", "high")]
+        expected = np.nanquantile(cells.X[mask, 2].astype(float), [0.1, 0.5, 0.9])
+        assert_allclose(row[names].astype(float), expected)
+
+
 def test_the_sample_of_a_large_class_is_always_the_same(make_cells):
     cells = make_cells(n_classes=2, n_obs=2 * MAX_CELLS + 400, distance=0.5)
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=2, device="cpu")
@@ -121,6 +136,9 @@ def test_ingested_cells_are_compared_by_their_predicted_classes(trained, make_ce
     table = ce.tl.telling_features(query, "cell0")
     assert table["class"].iloc[0] == query.obs["ce_label"].iloc[0]
     assert (table["value"] == query["cell0", table.index].X.ravel()).all()
+    for end, name in (("median", table["class"].iloc[0]), ("other_median", table["other"].iloc[0])):
+        own = query[query.obs["ce_label"] == name, table.index].X
+        assert_allclose(table[end], np.median(own, axis=0), rtol=1e-6)
 
 
 def test_errors_name_what_is_wrong(trained):

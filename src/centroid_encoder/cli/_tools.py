@@ -141,6 +141,7 @@ def cross_validate(
 @click.option("--group-key", help="Column of obs with donors, which are not split between folds.")
 @options.layer
 @options.cells
+@click.option("-j", "--jobs", "n_jobs", type=int, help="Threads of the forests; -1: all cores.")
 @click.option("--key-added", help="Name of the results. Default: feature_panel.")
 @options.network
 @reporting

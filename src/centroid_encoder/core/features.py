@@ -252,7 +252,7 @@ def ramp_knots(z: Tensor) -> Tensor:
 
 
 def _ramps(z: Tensor, knots: Tensor) -> Tensor:
-    """(n, N_RAMPS · k) ramps of (n, k) standardised rows: piecewise linear coordinates.
+    """(n, (q − 1) · k) ramps of (n, k) standardised rows: piecewise linear coordinates.
 
     A ramp rises between two knots of its feature, and is constant elsewhere. The height is the
     standard deviation of a normally distributed feature with these quantiles.
@@ -266,7 +266,7 @@ def _ramps(z: Tensor, knots: Tensor) -> Tensor:
 def on_axes(z: Tensor, axes: Tensor | None, knots: Tensor | None = None) -> Tensor:
     """(K, n, r) inputs of K networks: (n, k) standardised rows along (K, r, k) axes.
 
-    With (N_RAMPS + 1, k) `knots`, the ramps of the features are added. For one network the inputs
+    With (q, k) `knots`, the ramps of the features are added. For one network the inputs
     are (n, r), and without axes the rows themselves.
     """
     if axes is None:
@@ -274,7 +274,7 @@ def on_axes(z: Tensor, axes: Tensor | None, knots: Tensor | None = None) -> Tens
     inputs = z @ axes.mT
     if knots is not None:
         # The first axes are the features, multiplied by the shares of the network.
-        shares = axes.diagonal(dim1=1, dim2=2).repeat(1, N_RAMPS)
+        shares = axes.diagonal(dim1=1, dim2=2).repeat(1, len(knots) - 1)
         inputs = torch.cat([inputs, _ramps(z, knots) * shares[:, None]], dim=-1)
     return inputs[0] if len(axes) == 1 else inputs
 

@@ -36,6 +36,8 @@ N_DRAWS = 8  # of missing values, for the confidence
 # Factor of the standard deviations of draws. With 1, confidences are too low: samples of classes
 # are not normally distributed, and their other values leave less open.
 DRAWN = 0.7
+N_SIMULATED = 300  # reference samples by which it is found how far estimates change scores
+SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the features, that are estimated in them
 EQUAL = 0.02  # scores with smaller differences count as equal
 
 Floats = NDArray[np.float64]
@@ -114,12 +116,76 @@ class Novelty:
         """Surroundings of all training samples."""
         return Surroundings(self.reference, self.codes)
 
-    def quantiles(self, X: Matrix | Lazy, standardizer: Standardizer) -> Singles:
-        """(n,) shares of the training samples that are less novel than each row of (n, d) data."""
+    @cached_property
+    def prior(self) -> tuple[float, Floats]:
+        """Variance around the axes, and its ratio to that along them, a (K, K) diagonal matrix.
+
+        This is probabilistic principal component analysis (Tipping & Bishop 1999).
+        """
+        variance, (d, K) = self.reference.var(axis=0).astype(np.float64), self.axes.shape
+        noise = max((d - variance.sum()) / max(d - K, 1), LEAST_NOISE)
+        return noise, noise * np.diag(1 / np.maximum(variance - noise, 1e-6))
+
+    def _axes_without(self, absent: NDArray[np.bool_]) -> tuple[Points, Floats]:
+        """(d, K) axes and (K,) offset for rows without the `absent` features, a (d,) mask.
+
+        These features have no effect: on the axes, their expectations are in their place.
+        """
+        axes = np.where(absent[:, None], 0, self.axes).astype(np.float64)
+        seen, center = axes.T @ axes, self.axes @ self.offset
+        axes += axes @ np.linalg.solve(seen + self.prior[1], np.eye(len(seen)) - seen)
+        return axes.astype(self.axes.dtype), center @ axes
+
+    @cached_property
+    def shifts(self) -> Floats:
+        """(2, S) shares of the features, by their squares on the axes, and changes of the scores.
+
+        A change is the median over reference samples of the score without these features less that
+        with all. The samples get noise around the axes, since only their places are stored.
+        """
+        rng, axes = np.random.default_rng(0), self.axes.astype(np.float64)
+        own = rng.permutation(len(self.reference))[:N_SIMULATED]
+        noise = np.sqrt(self.prior[0]) * rng.standard_normal((len(own), len(axes)))
+        z = noise + (self.reference[own] - noise @ axes) @ axes.T
+        order, absent, found = (
+            rng.permutation(len(axes)),
+            np.zeros(len(axes), dtype=bool),
+            [(0.0, 0.0)],
+        )
+        before = self._scores(self.reference[own], own)
+        for share in SHARES:
+            absent[order[: round(share * len(axes))]] = True
+            places = (z @ self._axes_without(absent)[0]).astype(self.reference.dtype)
+            change = float(np.median(self._scores(places, own) - before))
+            found.append((float(np.square(axes[absent]).sum()) / axes.shape[1], change))
+        return np.transpose(found)
+
+    def _scores(self, points: Points, own: Codes | None = None) -> Floats:
+        logarithms = self.surroundings(points, own)
+        return np.asarray(((logarithms - self.location) / self.spread).sum(axis=1))
+
+    def quantiles(
+        self,
+        X: Matrix | Lazy,
+        standardizer: Standardizer,
+        absent: NDArray[np.bool_] | None = None,
+        lost: Floats | None = None,
+    ) -> Singles:
+        """(n,) shares of the training samples that are less novel than each row of (n, d) data.
+
+        `absent` is the (d,) mask of the features that all rows lack; their values have no effect.
+        `lost` holds the (n,) shares of all features that are absent or estimated, as in `shifts`:
+        what this adds to the scores is subtracted.
+        """
+        axes, offset = self.axes, self.offset
+        if absent is not None and absent.any():
+            axes, offset = self._axes_without(absent)
         quantiles = np.empty(X.shape[0], dtype=np.float32)
         for part, chunk in row_chunks(X):
-            logarithms = self.surroundings(self._points(chunk, standardizer))
-            quantiles[part] = self.ranks(((logarithms - self.location) / self.spread).sum(axis=1))
+            scores = self._scores(_points(chunk, standardizer, axes) - offset)
+            if lost is not None and lost[part].any():
+                scores -= np.interp(lost[part], *self.shifts)
+            quantiles[part] = self.ranks(scores)
         return quantiles
 
     def ranks(self, scores: Floats) -> Singles:
@@ -141,9 +207,7 @@ class Novelty:
         rows.
         """
         axes, center = self.axes.astype(np.float64), self.axes @ self.offset
-        variance, (d, K) = self.reference.var(axis=0).astype(np.float64), axes.shape
-        noise = max((d - variance.sum()) / max(d - K, 1), LEAST_NOISE)
-        prior = noise * np.diag(1 / np.maximum(variance - noise, 1e-6))
+        (noise, prior), K = self.prior, axes.shape[1]
         filled = np.where(gaps, standardizer.mean, X)
         away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
         in_all = gaps.all(axis=0)
@@ -170,18 +234,6 @@ class Novelty:
             found = expected.copy()
             found[:, used] += gaps * (shift @ of_places.T)
             yield found
-
-    def _points(self, X: Matrix, standardizer: Standardizer) -> Points:
-        """(n, K) rows of X on the axes; a sparse matrix stays sparse."""
-        if not sparse.issparse(X):
-            return product(_z_scores(X, standardizer), self.axes) - self.offset
-        mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
-        of_zero = np.clip(-mean / scale, -clip, clip)
-        x = sparse.csr_matrix(X, dtype=np.float64, copy=True)
-        x.sum_duplicates()
-        column = x.indices
-        x.data = np.clip((x.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
-        return np.asarray(x @ self.axes + (of_zero @ self.axes - self.offset))
 
 
 class Surroundings:
@@ -210,14 +262,17 @@ class Surroundings:
             inverse = np.linalg.inv((1 - RIDGE) * covariance + ridge)
             self.whitening.append(np.linalg.cholesky(inverse))
 
-    def __call__(self, points: Points) -> Floats:
+    def __call__(self, points: Points, own: Codes | None = None) -> Floats:
         """(q, 2) logarithms of two distances of (q, K) points.
 
         The first is the mean distance to the nearest samples, relative to the distances of these
         samples from their own neighbours. The second is the squared distance to the nearest class
-        in units of its spread (Mahalanobis).
+        in units of its spread (Mahalanobis). If the points are those of the samples `own`, none of
+        them is its own neighbour.
         """
         apart = torch.cdist(torch.from_numpy(points), self.points)
+        if own is not None:
+            apart[torch.arange(len(own)), torch.from_numpy(own)] = torch.inf
         nearest = apart.topk(self.n_neighbors, largest=False)
         near = np.log(nearest.values.numpy().mean(axis=1) + self.floor)
         near -= LOCAL * self.usual[nearest.indices.numpy()].mean(axis=1)
@@ -250,6 +305,19 @@ def _around(z: Singles, codes: Codes, n_axes: int) -> Callable[[Singles], Floats
     axes = _axes(z - mean, n_axes)
     surroundings = Surroundings(product(z - mean, axes), codes)
     return lambda others: surroundings(product(others - mean, axes))
+
+
+def _points(X: Matrix, standardizer: Standardizer, axes: Points) -> Points:
+    """(n, K) z-scores of the rows of X along (d, K) axes; a sparse matrix stays sparse."""
+    if not sparse.issparse(X):
+        return product(_z_scores(X, standardizer), axes)
+    mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
+    of_zero = np.clip(-mean / scale, -clip, clip)
+    x = sparse.csr_matrix(X, dtype=np.float64, copy=True)
+    x.sum_duplicates()
+    column = x.indices
+    x.data = np.clip((x.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
+    return np.asarray(x @ axes + of_zero @ axes)
 
 
 def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:

@@ -30,11 +30,12 @@ RIDGE = 0.1
 def choose_features(X: Matrix, codes: Codes, n: int, step: Callable[[], None]) -> Codes:
     """(n,) indices of features that together separate the classes, the best first.
 
-    `codes` holds the classes of the rows of X. `step` is called before each choice.
+    `codes` holds the classes of the rows of X, −1 for rows that take no part. `step` is called
+    before each choice.
     """
-    codes = np.unique(codes, return_inverse=True)[1]
-    rows = representatives(codes, N_ROWS, N_OF_CLASS, np.random.default_rng(0))
-    X, codes = X[rows], codes[rows]
+    rows = np.flatnonzero(codes >= 0)
+    rows = rows[representatives(codes[rows], N_ROWS, N_OF_CLASS, np.random.default_rng(0))]
+    X, codes = X[rows], np.unique(codes[rows], return_inverse=True)[1]
     every = np.arange(len(rows))
     standardizer, *_ = fit_standardizer(X, every, codes, "supervised", CLIP, N_CANDIDATES)
     weight, candidates = standardizer.weight, standardizer.kept

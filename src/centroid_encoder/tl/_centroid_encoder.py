@@ -31,8 +31,15 @@ from centroid_encoder.tl._evaluation import (
     judged,
 )
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
-from centroid_encoder.tl._reference import check_free
+from centroid_encoder.tl._read import (
+    Cells,
+    Missing,
+    as_booleans,
+    listed,
+    logger,
+    obs_column,
+    read_cells,
+)
 from centroid_encoder.tl._summary import (
     doubt_words,
     missing_classes,
@@ -230,7 +237,7 @@ def centroid_encoder(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
-    check_free(adata, key)
+    _result.check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
@@ -270,9 +277,9 @@ def _split(
     labeled = cells.codes >= 0
     held_out, codes = np.zeros(len(labeled), dtype=bool), cells.codes[labeled]
     if split_key is not None:
-        column = obs_column(adata, split_key, "split_key").astype(object)
-        found = column.map({False: 0, True: 1, _result.TRAIN: 0, _result.TEST: 1})
-        if (wrong := column[found.isna() & column.notna()]).size:
+        column = obs_column(adata, split_key, "split_key")
+        found = as_booleans(column, {_result.TRAIN: 0, _result.TEST: 1})
+        if (wrong := column[found == -1]).size:
             text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
             raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,29 +11,31 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
 from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
-from centroid_encoder.core.splits import representatives
+from centroid_encoder.core.quality import input_neighbors
+from centroid_encoder.core.splits import at_most, cross_validation_folds, representatives
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cross_validate import (
+    N_QUERIES,
     N_REFERENCE,
-    CrossValidation,
-    Fold,
     count_epochs,
     possible_folds,
-    train_fold,
 )
-from centroid_encoder.tl._evaluation import Codes, evaluate
+from centroid_encoder.tl._evaluation import Codes, evaluate, judged
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Missing, read_cells
+from centroid_encoder.tl._read import Cells, MaskVar, Missing, read_cells
 from centroid_encoder.tl._summary import doubts
 
 SIZES = (5, 10, 20, 50, 100)
 JUDGES = ("map", "knn", "forest")
+N_TREES, TREES_AT_ONCE = 100, 10
+"""Trees of a forest, and of them those that grow before the next check for Stop."""
 
 
 @_run.from_job
@@ -45,11 +47,12 @@ def feature_panel(
     n_folds: int | None = None,
     group_key: str | None = None,
     layer: str | None = None,
-    mask_var: NDArray[np.bool_] | str | None = "auto",
+    mask_var: MaskVar = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
+    n_jobs: int | None = None,
     key_added: str | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
@@ -86,6 +89,9 @@ def feature_panel(
     model
         `CentroidEncoder` with other settings than the default, for the map. Its ``random_state``
         has no effect.
+    n_jobs
+        Number of threads of the forests; −1 for all cores. Default: 1, unless
+        ``joblib.parallel_config`` gives another.
     key_added
         Name k for the results in ``uns[k]`` and ``var["k_5"]``, ``var["k_10"]`` and so on. Default:
         ``"feature_panel"``.
@@ -152,7 +158,8 @@ def feature_panel(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key("feature_panel" if key_added is None else key_added)
-    _result.check_no_map(adata, key)
+    earlier = _result.StoredPanel.read(adata, key)
+    _result.check_free(adata, key, is_own=earlier is not None)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     source = None, layer, False, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, random_state)
@@ -165,48 +172,64 @@ def feature_panel(
         Number(1, integer=True).check("sizes", size, f"[{i}]")
     text = f"sizes has {max(sizes)}, but there are {len(cells.names)} features in all; pass smaller"
     check(max(sizes) < len(cells.names), f"{text} sizes", "sizes")
-    chosen = tuple(sorted({int(size) for size in sizes}))
-    numbers = {"n_folds": possible_folds(cells, n_folds), "n_repeats": 1, "n_permutations": 0}
-    params = dict(cells.params, sizes=np.array(chosen), **numbers)
-    estimator = _run.configured(model, {"device": device}, max_cells)
-    earlier = _result.StoredPanel.read(adata, key)
+    chosen = sorted({int(size) for size in sizes})
     old = [] if earlier is None else [_result.panel_column(key, size) for size in earlier.sizes]
-    found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
-    arguments = cells, key, [*cells.notices, *found], estimator, params, None, seed, found
-    return FeaturePanel(*arguments, var_names=adata.var_names, old=old)
+    for column in (_result.panel_column(key, size) for size in chosen):
+        text = f"var[{column!r}] exists already; choose another key_added, or delete it first"
+        check(column in old or column not in adata.var, text, "key_added")
+    params = {**cells.params, "sizes": np.array(chosen), "n_folds": possible_folds(cells, n_folds)}
+    estimator = _run.configured(model, {"device": device}, max_cells)
+    notices = [*cells.notices, *doubts(adata, cells, params["n_folds"])]
+    more = estimator, params, draw_seed(random_state), n_jobs, adata.var_names, old
+    return FeaturePanel(cells, key, notices, *more)
 
 
 @dataclass(eq=False)
-class FeaturePanel(CrossValidation):
+class FeaturePanel(_run.Job):
     """A job that chooses features in each fold, and trains on them alone."""
 
-    var_names: pd.Index = field(kw_only=True)
-    old: list[str] = field(kw_only=True)
+    _cells: Cells
+    _estimator: CentroidEncoder
+    _params: dict[str, Any]
+    _seed: int
+    _n_jobs: int | None
+    _var_names: pd.Index
+    _old: list[str]
     """Columns of ``var`` of an earlier result, which are deleted."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rows = np.flatnonzero(self._cells.kept_codes >= 0)
+        """Rows of the matrix that have a label."""
+        self._codes = self._cells.kept_codes[self.rows]
+        kept = self._cells.groups
+        self._groups = None if kept is None else kept[self._cells.kept][self.rows]
+        n_folds = int(self._params["n_folds"])
+        self.folds = cross_validation_folds(self._codes, n_folds, self._seed, self._groups)
+        """Fold of each of these rows."""
+        table = pd.crosstab(self.folds, self._codes)
+        is_known = table.sum() > table
+        fits = (is_known.sum(axis=1) > 1).all() and (is_known & (table > 0)).any(axis=None)
+        text = f"with {n_folds} folds, a training would have cells of one class only: there are too"
+        check(fits, f"{text} few cells, or each class is a group of obs (group_key)")
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes, sizes = self._cells, self._codes, self._params["sizes"].tolist()
+        X = cells.X if len(self.rows) == cells.X.shape[0] else cells.X[self.rows]
         assert cells.names is not None
-        n, n_all = sizes[-1], len(cells.names)
-        step = partial(_run.check_stop, callback, None)
-        numbers = [*sizes, n_all]
+        n, numbers, n_folds = sizes[-1], [*sizes, len(cells.names)], int(self._params["n_folds"])
         wrong: dict[int, list[pd.DataFrame]] = {number: [] for number in numbers}
-        ranks = np.zeros((self.n_folds + 1, n_all), dtype=np.intp)
-        for i, (place, X, _, held_out, *others) in enumerate(self._tasks()):
-            train = (codes >= 0) & ~held_out
+        ranks = np.zeros((n_folds + 1, len(cells.names)), dtype=np.intp)
+        for i in range(n_folds + 1):  # The last one is the choice from all cells.
+            train = self.folds != i
             filled: Any = fill_missing(X, train)
-            order = choose_features(filled[train], codes[train], n, step)
+            step = partial(_run.check_stop, callback, None)
+            order = choose_features(filled, np.where(train, codes, -1), n, step)
             ranks[i, order] = np.arange(1, n + 1)
-            for j, number in enumerate(numbers):
-                part = filled if number == n_all else filled[:, np.sort(order[:number])]
-                at = i * len(numbers) + j, self.n_folds * len(numbers)
-                others[-1] = partial(count_epochs, callback, *at)
-                _, fold = train_fold(place, part, codes, held_out, *others)
-                wrong[number].append(_judge(fold, part, codes, train, self.seed_of(*place)))
-        labeled = codes >= 0
-        filled = fill_missing(cells.X, labeled)
-        order = choose_features(filled[labeled], codes[labeled], n, step)
-        ranks[-1, order] = np.arange(1, n + 1)
+            for j, number in enumerate(numbers if i < n_folds else ()):
+                part = filled if number == numbers[-1] else filled[:, np.sort(order[:number])]
+                at = i * len(numbers) + j, n_folds * len(numbers)
+                wrong[number].append(self._judge(part, i, partial(count_epochs, callback, *at)))
         stored = _result.StoredPanel(
             params=self._params,
             classes=cells.classes,
@@ -215,15 +238,42 @@ class FeaturePanel(CrossValidation):
             chosen_from=self.obs_names[cells.codes >= 0].to_numpy().astype(object),
         )
         panels = {
-            _result.panel_column(self.key, size): self.var_names.isin(cells.names[order[:size]])
+            _result.panel_column(self.key, size): self._var_names.isin(cells.names[order[:size]])
             for size in sizes
         }
-        return {"var": dict.fromkeys(self.old) | panels, "uns": {self.key: stored.to_uns()}}
+        return {"var": dict.fromkeys(self._old) | panels, "uns": {self.key: stored.to_uns()}}
+
+    def _judge(self, X: Any, fold: int, step: Callable[[Any], bool]) -> pd.DataFrame:
+        """Return whether each judge errs for the cells of a fold; their rows are the index.
+
+        `X` has some features; `step` is called in between, with the reports of the training.
+        """
+        seed = int(np.random.SeedSequence(self._seed, spawn_key=(fold,)).generate_state(1)[0])
+        codes, train = self._codes, self.folds != fold
+        estimator = clone(self._estimator).set_params(random_state=seed)
+        given, classes = np.where(train, codes, -1), self._cells.class_labels
+        fit = estimator.fit_codes(X, given, classes, groups=self._groups, callback=step)
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt
+        rows = np.flatnonzero(~train & np.isin(codes, fit.known))
+        _, distances = judged(fit, rows)
+        wrong = pd.DataFrame({"map": fit.known[distances.argmin(axis=1)] != codes[rows]}, rows)
+        known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
+        wrong.loc[new, "knn"] = input_neighbors(X, known, codes[known], new) != codes[new]
+        # The time of a forest grows faster than the cells.
+        known, rng = np.flatnonzero(train), np.random.default_rng(seed)
+        known = known[representatives(codes[known], N_REFERENCE, N_OF_CLASS, rng)]
+        forest = RandomForestClassifier(0, warm_start=True, random_state=seed, n_jobs=self._n_jobs)
+        for n_trees in range(TREES_AT_ONCE, N_TREES + 1, TREES_AT_ONCE):
+            step(None)
+            forest.set_params(n_estimators=n_trees).fit(X[known], codes[known])
+        wrong["forest"] = forest.predict(X[rows]) != codes[rows]
+        return wrong
 
     def _errors(self, wrong: dict[int, list[pd.DataFrame]]) -> Iterator[dict[str, Any]]:
         """Yield the errors of each judge with each number of features."""
         for number, parts in wrong.items():
-            of_cells = pd.concat(parts)
+            of_cells = pd.concat(parts).astype(float)
             rows = of_cells.index.to_numpy()
             units = None if self._groups is None else self._groups[rows]
             found, _ = evaluate(of_cells, self._codes[rows], len(self._cells.classes), units)
@@ -233,24 +283,6 @@ class FeaturePanel(CrossValidation):
                     for kind in ("", "balanced_")
                     for end in ("", "_low", "_high")
                 }
-
-
-def _judge(fold: Fold, X: Any, codes: Codes, train: NDArray[np.bool_], seed: int) -> pd.DataFrame:
-    """Return whether each judge errs for the held-out cells of a fold; the rows are the index.
-
-    `X` has the features that the fold was trained on, and `train` is the mask of its training
-    cells.
-    """
-    # The time of a forest grows faster than the cells.
-    rows, rng = np.flatnonzero(train), np.random.default_rng(seed)
-    rows = rows[representatives(codes[rows], N_REFERENCE, N_OF_CLASS, rng)]
-    forest = RandomForestClassifier(random_state=seed).fit(X[rows], codes[rows])
-    found = {
-        "map": fold.wrong["decoder" if "decoder" in fold.wrong else "voronoi"],
-        "knn": fold.wrong["input_knn"],
-        "forest": forest.predict(X[fold.rows]) != codes[fold.rows],
-    }
-    return pd.DataFrame(found)
 
 
 def _features(names: NDArray[np.object_], ranks: Codes, sizes: list[int]) -> pd.DataFrame:

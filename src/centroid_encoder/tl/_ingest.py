@@ -27,7 +27,7 @@ from centroid_encoder.tl._new_cells import (
     read_new_cells,
 )
 from centroid_encoder.tl._read import logger
-from centroid_encoder.tl._reference import Reference, check_free, read_reference
+from centroid_encoder.tl._reference import Reference, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -185,7 +185,7 @@ def ingest(
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
     key_added = key if key_added is None else result_key(key_added)
-    check_free(adata, key_added)
+    _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)
     if max_novelty < 1 and known.model.fitted_map.novelty is None:

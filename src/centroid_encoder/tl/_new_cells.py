@@ -15,9 +15,10 @@ from sklearn.utils import gen_batches
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._matrix import count_gaps, describe_gaps, in_memory
+from centroid_encoder.tl._matrix import count_gaps, describe_gaps, fill, in_memory, is_gap
 from centroid_encoder.tl._read import listed, read_matrix
 
+Floats = NDArray[np.floating]
 Placed = NDArray[np.float32]
 """(n, m + 3) embedding of cells, index of the predicted class, confidence and novelty."""
 
@@ -30,15 +31,18 @@ ESTIMATE = 'pass missing="estimate" to estimate them from the other values of ea
 
 @dataclass(frozen=True)
 class Prepared:
-    """Cells with finite values of the map's features."""
+    """Rows of a matrix with the map's features, all finite."""
 
     x: Any
+    """(n, d) values with a mean for each missing one; those of absent features have no meaning."""
     unusable: NDArray[np.bool_]
     """(n,) mask of the cells that lack too many values."""
     rows: NDArray[np.intp]
-    """Cells with estimated values."""
-    draws: Iterator[NDArray[np.float64]]
-    """Random values of `rows`, given the other values of these cells; they can be read once."""
+    """(r,) usable cells that lack a feature that the networks use; it is estimated."""
+    gaps: NDArray[np.bool_]
+    """(r, d) mask of their missing values."""
+    lost: NDArray[np.float64]
+    """(n,) share of the features that is missing, as in `Novelty.quantiles`."""
 
 
 @dataclass(frozen=True)
@@ -60,70 +64,93 @@ class NewCells:
 
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, in chunks."""
-        map_ = self.model.fitted_map
-        for part in _chunks(X):
+        for part in chunks_of(X):
             cells = self.prepared(in_memory(X[part]), start + part.start)
-            embedding, predicted, confidence = map_.decide(map_.judge(cells.x), cells.x.shape[0])
-            if len(rows := cells.rows):
-                embedding[rows], distances, of_draws = map_.judge_draws(cells.x[rows], cells.draws)
-                predicted[rows] = own = distances.argmin(axis=1)
-                confidence[rows] = of_draws[np.arange(len(rows)), own]
-            found = np.column_stack([embedding, predicted, confidence, self.novelty(cells.x)])
+            embedding, probabilities, predicted = self.judged(cells)
+            confidence = probabilities[np.arange(len(predicted)), predicted]
+            found = np.column_stack([embedding, predicted, confidence, self.novelty(cells)])
             found[cells.unusable] = np.nan
             yield found.astype(np.float32)
 
     def have_values(self) -> NDArray[np.bool_]:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
-        parts = (self.prepared(in_memory(self.X[part])).unusable for part in _chunks(self.X))
+        parts = (self.prepared(in_memory(self.X[part])).unusable for part in chunks_of(self.X))
         return ~np.concatenate([np.empty(0, dtype=bool), *parts])
 
-    def novelty(self, x: Any) -> NDArray[np.floating]:
+    @property
+    def absent(self) -> NDArray[np.bool_]:
+        """(d,) mask of the map's features that all cells lack."""
+        n = self.model.n_features_in_
+        return np.zeros(n, dtype=bool) if self.index is None else self.index < 0
+
+    def novelty(self, cells: Prepared) -> NDArray[np.floating]:
         """(n,) novelty of prepared cells; NaN if the map has none."""
         map_ = self.model.fitted_map
         if map_.novelty is None:
-            return np.full(x.shape[0], np.nan)
-        return map_.novelty.quantiles(x, map_.standardizer)
-
-    def probabilities(self, cells: Prepared) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
-        """(n, M) probabilities of the classes of the model, and (n,) predicted classes."""
-        map_ = self.model.fitted_map
-        distances = np.concatenate([found for _, found in map_.judge(cells.x)])
-        probabilities = map_.calibration.probabilities(distances)
+            return np.full(cells.x.shape[0], np.nan)
+        novelty, standardizer = map_.novelty, map_.standardizer
+        found = novelty.quantiles(cells.x, standardizer, self.absent, cells.lost)
         if len(rows := cells.rows):
-            found = map_.judge_draws(cells.x[rows], cells.draws)
-            distances[rows], probabilities[rows] = found[1:]
-        return probabilities, distances.argmin(axis=1)
+            expected = next(self.estimates(cells))
+            found[rows] = novelty.quantiles(expected, standardizer, lost=cells.lost[rows])
+        return found
+
+    def judged(self, cells: Prepared) -> tuple[Floats, Floats, NDArray[np.intp]]:
+        """(n, m) places of prepared cells, (n, M) probabilities of the classes, and predictions."""
+        map_, rows = self.model.fitted_map, cells.rows
+        places, distances = (np.concatenate(x) for x in zip(*map_.judge(cells.x), strict=True))
+        probabilities = map_.calibration.probabilities(distances)
+        if len(rows):
+            expected, *draws = self.estimates(cells)
+            of_rows = map_.judge_draws(expected, draws or [expected])
+            places[rows], distances[rows], probabilities[rows] = of_rows
+        return places, probabilities, distances.argmin(axis=1)
+
+    def estimates(self, cells: Prepared) -> Iterator[NDArray[np.float64]]:
+        """Yield the values of the cells that lack some: expected ones, and then random ones."""
+        map_, x = self.model.fitted_map, cells.x[cells.rows]
+        x = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
+        if map_.novelty is None:
+            return iter([np.where(cells.gaps, map_.standardizer.mean, x)])
+        return map_.novelty.estimates(x, cells.gaps, map_.standardizer)
+
+    def expected(self, x: Any) -> Any:
+        """Rows of the matrix with the map's features, and expected values in the gaps."""
+        cells = self.prepared(x)
+        if not len(cells.rows):
+            return cells.x
+        x = np.array(cells.x if isinstance(x, np.ndarray) else cells.x.toarray(), dtype=np.float64)
+        x[cells.rows] = next(self.estimates(cells))
+        return x
 
     def prepared(self, x: Any, start: int = 0) -> Prepared:
-        """Find the map's features in rows of the matrix, from `start` on, and fill the gaps."""
-        names = getattr(self.model, "feature_names_in_", None)
-        found, absent = x, np.empty(0, dtype=np.intp)
-        if self.index is not None:
-            there, absent = self.index >= 0, np.flatnonzero(self.index < 0)
-            found, names = x[:, self.index[there]], None if names is None else names[there]
-            x = x[:, np.maximum(self.index, 0)] if len(absent) else found
+        """Find the map's features in rows of the matrix, from `start` on, and their gaps."""
+        names, absent = getattr(self.model, "feature_names_in_", None), self.absent
+        found = x if self.index is None else x[:, self.index[~absent]]
         n_gaps = count_gaps(found)
         if self.max_missing is None and n_gaps.any():
             stop = start + len(n_gaps)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
+            names = None if names is None else names[~absent]
             text = describe_gaps(found, n_gaps, where, self.obs_names[start:stop], names)
             raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
-        if not n_gaps.any() and not len(absent):
-            return Prepared(x, np.zeros(x.shape[0], dtype=bool), np.arange(0), iter(()))
-        dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
-        gaps = ~np.isfinite(dense)
-        gaps[:, absent] = True
-        standardizer, novelty = self.model.fitted_map.standardizer, self.model.fitted_map.novelty
-        share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
+        x = found if self.index is None or not absent.any() else x[:, np.maximum(self.index, 0)]
+        used, map_ = self.model.feature_weights_ > 0, self.model.fitted_map
+        rows = np.flatnonzero(n_gaps) if not absent[used].any() else np.arange(len(n_gaps))
+        gaps = is_gap(x[rows])
+        gaps = (gaps if isinstance(gaps, np.ndarray) else gaps.toarray()) | absent
+        share, unusable = gaps[:, used].mean(axis=1), np.zeros(len(n_gaps), dtype=bool)
         allowed = 1 if self.max_missing is None else self.max_missing
-        unusable = (share > allowed) | (share == 1)
-        np.copyto(dense, standardizer.mean, where=gaps)
-        if novelty is None:
-            return Prepared(dense, unusable, np.arange(0), iter(()))
-        rows = np.flatnonzero(gaps.any(axis=1) & ~unusable)
-        draws = novelty.estimates(dense[rows], gaps[rows], standardizer)
-        dense[rows] = next(draws)
-        return Prepared(dense, unusable, rows, draws)
+        unusable[rows] = (share > allowed) | (share == 1)
+        means, weights = map_.standardizer.mean, np.ones(len(used))
+        if map_.novelty is not None:
+            axes = map_.novelty.axes
+            means = means + map_.standardizer.scale * (axes @ map_.novelty.offset)
+            weights = np.square(axes).sum(axis=1)
+        lost = np.full(len(n_gaps), weights @ absent)
+        lost[rows] = gaps @ weights
+        kept = (share > 0) & ~unusable[rows]
+        return Prepared(fill(x, means), unusable, rows[kept], gaps[kept], lost / weights.sum())
 
 
 def read_new_cells(
@@ -177,8 +204,8 @@ def read_new_cells(
     return cells, [*notices, text]
 
 
-def _chunks(X: Any) -> Iterator[slice]:
-    """Yield the rows of a matrix that are read at once; rows with gaps become dense."""
+def chunks_of(X: Any) -> Iterator[slice]:
+    """Slices of the rows of a matrix that are read at once; rows with gaps become dense."""
     n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
     yield from gen_batches(X.shape[0], n_rows) if X.shape[0] else ()
 

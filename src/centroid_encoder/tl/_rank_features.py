@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
-from centroid_encoder.core.matrix import Codes, row_chunks
+from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, check, check_name
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
@@ -36,13 +35,10 @@ from centroid_encoder.tl._result import (
     SELECTIONS,
     TEST,
     TRAIN,
-    Column,
     Result,
-    check_no_map,
-    cv_key,
-    keys_in,
-    obs_key,
+    check_free,
     read_result,
+    result_columns,
 )
 
 if TYPE_CHECKING:
@@ -50,11 +46,18 @@ if TYPE_CHECKING:
 
 Method = Literal["auroc", "map"]
 Doubles = NDArray[np.float64]
+Groups = tuple[pd.Index, Codes, Codes, int | None]
+"""Names of the groups that have cells; the (n_obs,) group of each cell, −1 for cells that take no
+part; the groups that are ranked; the group with which they are compared, or None for the rest."""
+Ranking = tuple[dict[str, Any], dict[str, Any], list[str]]
+"""Arguments of `_records`, parameters to be stored, and warnings."""
 
 LEAST_CELLS = 10
 """Least number of cells of a donor or image on a side."""
 LEAST_UNITS = 3
 """Least number of donors or images on a side for a p-value."""
+LARGEST = 20
+"""Larger means than this are no logarithms of counts."""
 
 
 def rank_features(
@@ -110,7 +113,7 @@ def rank_features(
     n_features
         Number of features that are stored for each group, best first; default: all.
     key_added
-        Key of ``adata.uns`` for the result.
+        Key of ``adata.uns`` for the result. An earlier ranking of this function is replaced.
 
     Returns
     -------
@@ -126,7 +129,8 @@ def rank_features(
             ``"map"``, the mean contribution of the feature to the margin of the class, in logits;
             NaN for features that the map does not use, which come last.
         ``logfoldchanges`` : record array, dtype ``float32``
-            As in scanpy; NaN unless ``sc.pp.log1p`` made the data.
+            As in scanpy; NaN unless the values are those of X or raw as ``sc.pp.log1p`` made them:
+            not counts, scaled values, a layer or a representation.
         ``pvals``, ``pvals_adj`` : record array, dtype ``float64``
             Without `group_key` NaN; see Notes. Adjusted by Benjamini & Hochberg.
         ``mean_differences`` : record array, dtype ``float32``
@@ -160,10 +164,11 @@ def rank_features(
     -----
     **p-values.** The values are averaged over the cells of each donor or image (a pseudobulk, at
     least 10 cells), and the means compared by a t-test: paired if at least three donors have cells
-    of both sides, else Welch's with at least three donors a side. p-values are NaN if the features
-    made the groups, which would be circular: predictions of a map, selections in it, and
-    clusterings by scanpy. Other columns of this kind cannot be recognised: do not use p-values for
-    groups that were found in the same values.
+    of both sides, else Welch's between the donors that have cells of one side only, if there are at
+    least three a side; with fewer, p-values are NaN. They are NaN as well if the features made the
+    groups, which would be circular: predictions of a map or a cross-validation, selections in a
+    map, and clusterings by scanpy. Other columns of this kind cannot be recognised: do not use
+    p-values for groups that were found in the same values.
 
     **Contributions.** Integrated gradients [1]_ of the margin, which is the logit of the class
     minus that of all others together (or of the reference), along the line from the mean of the
@@ -187,146 +192,163 @@ def rank_features(
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
-    check_no_map(adata, key_added)
+    check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
     Number(1, integer=True, instead=(None,)).check("n_features", n_features)
     sources = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw, "mask_var": mask_var}
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
+    chosen = np.ones(adata.n_obs, dtype=bool)
     if method == "map":
         others = {"subset": subset, "group_key": group_key, **sources}
         for name, value in others.items():
             check(value is None, f'{name} has no effect with method="map"', name)
         result = _map_of(adata, groupby, key)
-        comparison = _Comparison.read(adata, groupby, groups, reference, result.codes >= 0)
-        ranking = _of_map(adata, comparison, result)
+        chosen = result.codes >= 0
+    elif subset is not None:
+        chosen = read_mask(adata.obs, "obs", subset, "subset")
+    compared = _read_groups(adata, groupby, groups, reference, chosen)
+    if method == "map":
+        found, more, notices = _of_map(adata, compared, result)
         params |= {"key": key}
     else:
-        chosen = np.ones(adata.n_obs, dtype=bool)
-        if subset is not None:
-            chosen = read_mask(adata.obs, "obs", subset, "subset")
-        comparison = _Comparison.read(adata, groupby, groups, reference, chosen)
-        ranking = _of_data(adata, comparison, sources, group_key)
+        found, more, notices = _of_data(adata, groupby, compared, sources, group_key)
         params |= {} if group_key is None else {"group_key": group_key}
-    params |= {"corr_method": "benjamini-hochberg", **ranking.params}
-    adata.uns[key_added] = {"params": params, **ranking.stored(comparison, n_features)}
-    for notice in ranking.notices:
+    params |= {"corr_method": "benjamini-hochberg", **more}
+    fields = compared[0][compared[2]]
+    adata.uns[key_added] = {"params": params, **_records(fields, n_features, **found)}
+    for notice in notices:
         warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """Groups of cells that are compared."""
-
-    column: str
-    names: pd.Index
-    """(G,) names of the groups that have cells."""
-    codes: Codes
-    """(n_obs,) group of each cell; −1 for cells that take no part."""
-    ranked: Codes
-    """Groups that are ranked."""
-    reference: int | None
-    """Group with which they are compared; None for the rest."""
-
-    @classmethod
-    def read(
-        cls, adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
-    ) -> _Comparison:
-        column = categorical(adata, groupby, "groupby")
-        codes = np.where(chosen, column.codes, -1)
-        there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
-        names = column.categories[there].astype(str)
-        codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
-        text = f"obs[{groupby!r}] has cells of {len(names)} group"
-        check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
-        text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
-        check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
-
-        def index(name: object, parameter: str) -> int:
-            if str(name) not in names:
-                text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
-                raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
-            return int(names.get_loc(str(name)))
-
-        against = None if reference == "rest" else index(reference, "reference")
-        groups = names if isinstance(groups, str) and groups == "all" else groups
-        is_list = np.iterable(groups) and not isinstance(groups, str)
-        check(is_list, f'groups must be "all" or a list; got {groups!r}', "groups")
-        wanted = [index(name, "groups") for name in groups]
-        ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
-        check(len(ranked), "groups has no group beside the reference", "groups")
-        return cls(groupby, names, codes, ranked, against)
+def _is_ranking(stored: Any) -> bool:
+    """Return whether an entry of ``uns`` is a result of `rank_features`, and none of scanpy."""
+    params = stored.get("params") if isinstance(stored, Mapping) else None
+    return isinstance(params, Mapping) and params.get("method") in get_args(Method)
 
 
-@dataclass
-class _Ranking:
-    """Values of all features (columns) for the groups that are ranked (rows)."""
+def _read_groups(
+    adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
+) -> Groups:
+    column = categorical(adata, groupby, "groupby")
+    codes = np.where(chosen, column.codes, -1)
+    there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
+    names = column.categories[there].astype(str)
+    codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
+    text = f"obs[{groupby!r}] has cells of {len(names)} group"
+    check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
+    text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
+    check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
-    features: NDArray[np.object_]
-    numbers: dict[str, Doubles]
-    """Values of the record arrays, ``"scores"`` and ``"pvals"`` among them."""
-    shares: dict[str, Doubles]
-    """Values of the tables."""
-    params: dict[str, Any]
-    notices: list[str]
+    def index(name: object, parameter: str) -> int:
+        if str(name) not in names:
+            text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
+            raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
+        return int(names.get_loc(str(name)))
 
-    def stored(self, comparison: _Comparison, n_features: int | None) -> dict[str, Any]:
-        """Return the entries of ``uns`` in the layout of scanpy."""
-        fields, pvals = comparison.names[comparison.ranked], self.numbers["pvals"]
-        order = np.argsort(-self.numbers["scores"], axis=1, kind="stable")[:, :n_features]
-        adjusted = np.full_like(pvals, np.nan)
-        for row, p in zip(adjusted, pvals, strict=True):
-            row[~np.isnan(p)] = false_discovery_control(p[~np.isnan(p)])
+    against = None if reference == "rest" else index(reference, "reference")
+    groups = names if isinstance(groups, str) and groups == "all" else groups
+    is_list = np.iterable(groups) and not isinstance(groups, str)
+    check(is_list, f'groups must be "all" or a list; got {groups!r}', "groups")
+    wanted = [index(name, "groups") for name in groups]
+    ranked = np.array([j for j in dict.fromkeys(wanted) if j != against], dtype=np.intp)
+    check(len(ranked), "groups has no group beside the reference", "groups")
+    if against is not None:
+        codes = np.where(np.isin(codes, [*ranked, against]), codes, -1)
+    return names, codes, ranked, against
 
-        def records(values: NDArray[Any], dtype: str) -> Any:
-            table = pd.DataFrame(np.take_along_axis(values, order, axis=1).T, columns=fields)
-            return table.to_records(index=False, column_dtypes=dict.fromkeys(fields, dtype))
 
-        found = {"names": records(np.broadcast_to(self.features, pvals.shape), "O")}
-        for name, values in (self.numbers | {"pvals_adj": adjusted}).items():
-            found[name] = records(values, "float64" if name.startswith("pvals") else "float32")
-        is_table = all(map(is_key, fields)) and "_index" not in fields
-        for name, values in self.shares.items() if is_table else ():
-            found[name] = pd.DataFrame(values.T, index=self.features, columns=fields)
-        return found
+def _records(
+    fields: pd.Index,
+    n_features: int | None,
+    features: NDArray[np.object_],
+    numbers: dict[str, Doubles],
+    shares: dict[str, Doubles],
+) -> dict[str, Any]:
+    """Return the entries of ``uns`` in the layout of scanpy.
+
+    `numbers` holds the values of the record arrays, ``"scores"`` and ``"pvals"`` among them, and
+    `shares` those of the tables: (G, d) arrays of the groups `fields`.
+    """
+    pvals = numbers["pvals"]
+    order = np.argsort(-numbers["scores"], axis=1, kind="stable")[:, :n_features]
+    adjusted = np.full_like(pvals, np.nan)
+    for row, p in zip(adjusted, pvals, strict=True):
+        row[~np.isnan(p)] = false_discovery_control(p[~np.isnan(p)])
+
+    def records(values: NDArray[Any], dtype: str) -> Any:
+        table = pd.DataFrame(np.take_along_axis(values, order, axis=1).T, columns=fields)
+        return table.to_records(index=False, column_dtypes=dict.fromkeys(fields, dtype))
+
+    found = {"names": records(np.broadcast_to(features, pvals.shape), "O")}
+    for name, values in (numbers | {"pvals_adj": adjusted}).items():
+        found[name] = records(values, "float64" if name.startswith("pvals") else "float32")
+    is_table = all(map(is_key, fields)) and "_index" not in fields
+    for name, values in shares.items() if is_table else ():
+        found[name] = pd.DataFrame(values.T, index=features, columns=fields)
+    return found
 
 
 def _of_data(
-    adata: AnnData, comparison: _Comparison, sources: dict[str, Any], group_key: str | None
-) -> _Ranking:
+    adata: AnnData,
+    groupby: str,
+    groups: Groups,
+    sources: dict[str, Any],
+    group_key: str | None,
+) -> Ranking:
     """Rank by the effect sizes of the data."""
+    names, codes, ranked, against = groups
     if sources["use_raw"] is None:
         chosen = [sources[name] is not None for name in ("use_rep", "layer", "mask_var")]
         sources["use_raw"] = adata.raw is not None and not any(chosen)
-    X, where, names = read_matrix(adata, **sources)
-    if names is None:
+    X, where, features = read_matrix(adata, **sources)
+    if features is None:
         raise InputError(f"{where} has no names of its columns", "use_rep")
-    codes, rows, against = comparison.codes, comparison.ranked, None
-    n_groups = len(comparison.names)
-    if comparison.reference is not None:
-        pair = [*rows, comparison.reference]
-        codes, rows = pd.Index(pair).get_indexer(codes), np.arange(len(rows))
-        n_groups, against = len(pair), len(rows)
-    found = effects(X, codes, n_groups, against)
-    mean, rest = found.mean[rows], found.mean_rest[rows]
-    changes = np.full_like(mean, np.nan)
-    if "log1p" in adata.uns and sources["use_rep"] is None and not (mean < 0).any():
+    found = effects(X, codes, len(names), against)
+    numbers = {
+        "scores": 2 * found.auroc[ranked] - 1,
+        "logfoldchanges": np.full((len(ranked), len(features)), np.nan),
+        "mean_differences": found.difference[ranked],
+        "pvals": np.full((len(ranked), len(features)), np.nan),
+    }
+    if where in ("X", "raw.X") and _is_log1p(adata, X, features, codes, found.mean):
         base = (adata.uns["log1p"] or {}).get("base")
         factor = 1.0 if base is None else np.log(base)
-        with np.errstate(over="ignore", invalid="ignore"):
-            changes = np.log2((np.expm1(mean * factor) + 1e-9) / (np.expm1(rest * factor) + 1e-9))
-    shares = {"pts": found.positive[rows]}
+        mean, rest = (np.expm1(m[ranked] * factor) + 1e-9 for m in (found.mean, found.mean_rest))
+        numbers["logfoldchanges"] = np.log2(mean / rest)
+    shares = {"pts": found.positive[ranked]}
     if against is None:
-        shares["pts_rest"] = found.positive_rest[rows]
-    p, notices = np.full_like(mean, np.nan), []
-    if group_key is not None:
-        if reason := _circular(adata, comparison.column):
-            notices.append(f"no p-values, which would be circular: {reason}")
-        else:
-            units = categorical(adata, group_key, "group_key")
-            p, notices = _p_values(X, comparison, np.asarray(units.codes), group_key)
-    numbers = {"scores": 2 * found.auroc[rows] - 1, "logfoldchanges": changes}
-    numbers |= {"mean_differences": found.difference[rows], "pvals": p}
+        shares["pts_rest"] = found.positive_rest[ranked]
+    notices = []
+    if group_key is not None and (reason := _circular(adata, groupby)):
+        notices.append(f"no p-values, which would be circular: {reason}")
+    elif group_key is not None:
+        units = np.asarray(categorical(adata, group_key, "group_key").codes)
+        numbers["pvals"], few = _p_values(X, groups, units)
+        if few.any():
+            text = f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values"
+            notices = [f"{text} of obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
     params = {name: sources[name] for name in ("use_raw", "layer")}
-    return _Ranking(names, numbers, shares, params, notices)
+    return {"features": features, "numbers": numbers, "shares": shares}, params, notices
+
+
+def _is_log1p(
+    adata: AnnData, X: Any, features: NDArray[np.object_], codes: Codes, means: Doubles
+) -> bool:
+    """Return whether values of X or raw are those that ``sc.pp.log1p`` made.
+
+    They may be counts, or may have been scaled since; `means` are those of the groups.
+    """
+    largest = np.nanmax(np.abs(means), initial=0)
+    if "log1p" not in adata.uns or (means < 0).any() or largest > LARGEST or looks_whole(X):
+        return False
+    if not {"mean", "std"} <= set(adata.var) or not np.isin(features, adata.var_names).all():
+        return True
+    # The moments that `sc.pp.scale` stores are those of X, or of a layer, before it was scaled.
+    sizes = np.bincount(codes[codes >= 0], minlength=len(means))
+    mean = sizes @ np.nan_to_num(means) / sizes.sum()
+    before, deviation = adata.var.loc[features, ["mean", "std"]].to_numpy(float).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        away = [np.nanmedian(np.abs(mean - x)) for x in (before, before / deviation)]
+    return bool(away[0] <= away[1])
 
 
 def _circular(adata: AnnData, column: str) -> str:
@@ -334,9 +356,8 @@ def _circular(adata: AnnData, column: str) -> str:
 
     Columns of a map, selections of the widget, and clusterings of scanpy are known.
     """
-    for key in keys_in(adata.obs.columns):
-        if column in [obs_key(k, name) for k in (key, cv_key(key)) for name in get_args(Column)]:
-            return f"obs[{column!r}] holds results of a map, which used the features"
+    if column in result_columns(adata.obs):
+        return f"obs[{column!r}] holds results of a map, which used the features"
     how = (adata.uns.get(SELECTIONS) or {}).get(column, {})
     if how.get("uses_features"):
         return f"the features made the selection {column!r} ({how['how']})"
@@ -347,41 +368,41 @@ def _circular(adata: AnnData, column: str) -> str:
     return ""
 
 
-def _p_values(
-    X: Any, comparison: _Comparison, units: Codes, group_key: str
-) -> tuple[Doubles, list[str]]:
-    """p-values of t-tests between means of donors or images, and warnings."""
-    codes, n_units = comparison.codes, int(units.max(initial=-1)) + 1
-    shape = len(comparison.names), n_units, X.shape[1]
+def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, NDArray[np.bool_]]:
+    """(G, d) p-values of t-tests between means of `units`, donors or images.
+
+    Returns also the (G,) mask of the groups that have too few of them.
+    """
+    names, codes, ranked, against = groups
+    n_groups, n_units = len(names), int(units.max(initial=-1)) + 1
+    shape = n_groups, n_units, X.shape[1]
     rows = np.flatnonzero((codes >= 0) & (units >= 0))
     places = codes[rows] * n_units + units[rows]
-    sums, n = np.zeros((2, shape[0] * n_units, X.shape[1]))
+    sums, n = np.zeros((2, n_groups * n_units, X.shape[1]))
     for part, x in row_chunks(X, rows):
         sums += class_sums(fill(x, np.zeros(x.shape[1])), places[part], len(sums))
         n -= class_sums(is_gap(x), places[part], len(sums))
     n_cells = np.bincount(places, minlength=len(sums)).reshape(shape[:2])
     sums, n = sums.reshape(shape), n.reshape(shape) + n_cells[:, :, None]
-    p, few = np.full((len(comparison.ranked), X.shape[1]), np.nan), []
-    for i, j in enumerate(comparison.ranked):
-        is_other = np.arange(shape[0]) != j
-        if comparison.reference is not None:
-            is_other = np.arange(shape[0]) == comparison.reference
+    p, few = np.full((len(ranked), X.shape[1]), np.nan), np.zeros(len(ranked), dtype=bool)
+    for i, j in enumerate(ranked):
+        is_own = np.arange(n_groups) == j
+        is_other = ~is_own if against is None else np.arange(n_groups) == against
         means, there = [], []
-        for side in (np.arange(shape[0]) == j, is_other):
+        for side in (is_own, is_other):
             there.append(n_cells[side].sum(axis=0) >= LEAST_CELLS)
             with np.errstate(invalid="ignore"):
                 means.append(sums[side].sum(axis=0) / n[side].sum(axis=0))
         both = there[0] & there[1]
+        # The means of a donor on both sides are not independent.
+        alone = [one & ~both for one in there]
         if both.sum() >= LEAST_UNITS:
             p[i] = _t_test(means[0][both], means[1][both], paired=True)
-        elif min(there[0].sum(), there[1].sum()) >= LEAST_UNITS:
-            p[i] = _t_test(means[0][there[0]], means[1][there[1]], paired=False)
+        elif min(one.sum() for one in alone) >= LEAST_UNITS:
+            p[i] = _t_test(means[0][alone[0]], means[1][alone[1]], paired=False)
         else:
-            few.append(comparison.names[j])
-    if not few:
-        return p, []
-    text = f"no p-values for {listed(pd.Index(few))}: they need {LEAST_UNITS} values of"
-    return p, [f"{text} obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
+            few[i] = True
+    return p, few
 
 
 def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
@@ -403,8 +424,9 @@ def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
     return result
 
 
-def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking:
+def _of_map(adata: AnnData, groups: Groups, result: Result) -> Ranking:
     """Rank by the contributions to the margins of a map."""
+    names, codes, ranked, against = groups
     import torch
 
     from centroid_encoder.core.attributions import attribute
@@ -414,25 +436,22 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
     text = "the features of the map have no names"
     check(cells.names is not None, f'{text}; pass method="auroc" to compare those of X', "method")
     map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
-    order = [str(name) for name in model.classes_.tolist()]
-    at = pd.Index(order).get_indexer(comparison.names)
-    split, codes, kept = result.split.to_numpy(), comparison.codes, map_.standardizer.kept
+    at = pd.Index([str(name) for name in model.classes_.tolist()]).get_indexer(names)
+    split, kept = result.split.to_numpy(), map_.standardizer.kept
 
     def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
         for _, x in row_chunks(cells.X, np.flatnonzero(mask)):
-            yield map_.standardizer(cells.prepared(x).x)
+            yield map_.standardizer(cells.expected(x))
 
-    n_groups = len(comparison.names)
-    sums, sizes = np.zeros((n_groups, len(kept))), np.zeros(n_groups)
-    for j in range(n_groups):
+    sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
+    for j in range(len(names)):
         for z in chosen((split == TRAIN) & (codes == j)):
             sums[j] += np.asarray(z.double().sum(dim=0))
             sizes[j] += len(z)
-    scores = np.full((len(comparison.ranked), len(features)), np.nan)
+    scores = np.full((len(ranked), len(features)), np.nan)
     deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
-    for i, j in enumerate(comparison.ranked.tolist()):
-        others = [comparison.reference] if comparison.reference is not None else []
-        others = others or [k for k in range(n_groups) if k != j]
+    for i, j in enumerate(ranked.tolist()):
+        others = [k for k in range(len(names)) if k != j] if against is None else [against]
         text = "no cell of the reference was trained on; pass all cells of the map"
         check(sizes[others].any(), text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
@@ -442,7 +461,7 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
             n += len(found)
             total += found.sum(axis=0)
             squares += np.square(found).sum(axis=0)
-        text = f"no cell of {comparison.names[j]!r} was held out; train with a test_size, or leave"
+        text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
         check(n, f"{text} it out of groups", "groups")
         scores[i, kept] = mean = total / n
         deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
@@ -451,4 +470,5 @@ def _of_map(adata: AnnData, comparison: _Comparison, result: Result) -> _Ranking
     numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
     params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
     params |= {"n_cells": n_cells}
-    return _Ranking(features, numbers | {"pvals": nothing}, {}, params, notices)
+    numbers |= {"pvals": nothing}
+    return {"features": features, "numbers": numbers, "shares": {}}, params, notices

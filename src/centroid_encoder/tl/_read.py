@@ -393,13 +393,20 @@ def as_mask(values: Any) -> NDArray[np.bool_] | None:
     """
     if np.ndim(values) != 1:
         return None
-    column = pd.Series(values).reset_index(drop=True)
+    found = as_booleans(pd.Series(values).reset_index(drop=True), {})
+    return (found == 1).to_numpy() if (found != -1).all() and (found == 1).any() else None
+
+
+def as_booleans(column: pd.Series, words: Mapping[str, int]) -> pd.Series:
+    """Return 1 and 0 for the values of a mask, NaN where one is missing, and −1 for all others.
+
+    `words` are further texts that stand for 0 and 1.
+    """
     given = column.dropna()
     if given.dtype.kind not in "biuf":
-        given = given.astype(str).str.lower().map(BOOLEANS)
-    if not given.isin((0, 1)).all() or not given.any():
-        return None
-    return np.isin(column.index, given.index[given == 1])
+        given = given.astype(str).str.lower().map({**BOOLEANS, **words})
+    given = given.astype(float)
+    return given.where(given.isin((0, 1)), -1).reindex(column.index)
 
 
 def _check_varied(X: Matrix | Lazy, where: str) -> None:

@@ -14,7 +14,7 @@ from anndata import AnnData
 from anndata.io import read_elem
 from sklearn.utils.validation import check_is_fitted
 
-from centroid_encoder.errors import InputTypeError, check, check_name
+from centroid_encoder.errors import InputTypeError
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl import _result
@@ -84,14 +84,3 @@ def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Re
     return replace(
         known, categories=categories, label_key=label_key, source=stored.source, colors=colors
     )
-
-
-def check_free(adata: AnnData, key: str) -> None:
-    """Raise an InputError if another tool has written under the names of the result `key`."""
-    check_name(key, "key", "a result")
-    if key == "ce" or _result.StoredMap.read(adata, key) is not None:
-        return
-    for slot, name in (("uns", key), ("obsm", _result.embedding_key(key))):
-        text = f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose"
-        text += " another key_added, or delete it first"
-        check(name not in getattr(adata, slot), text, "key_added")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,13 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, MissingKeyError, check_name
+from centroid_encoder.errors import (
+    CentroidEncoderWarning,
+    InputError,
+    MissingKeyError,
+    check,
+    check_name,
+)
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
@@ -94,6 +100,18 @@ def keys_in(columns: Iterable[object]) -> list[str]:
     names, ending = set(map(str, columns)), obs_key("", "split")
     keys = [name.removesuffix(ending) for name in sorted(names) if name.endswith(ending)]
     return [key for key in keys if obs_key(key, "label") in names]
+
+
+def result_columns(columns: Iterable[object]) -> set[str]:
+    """Those of some columns that results have written, into ``obs`` or, with places, into a table.
+
+    A cross-validation may stand alone.
+    """
+    names, ending = set(map(str, columns)), obs_key(cv_key(""), "label")
+    keys = {*keys_in(names), *(x.removesuffix(ending) for x in names if x.endswith(ending))}
+    kinds = get_args(Column)
+    found = {obs_key(name, kind) for k in keys for name in (k, cv_key(k)) for kind in kinds}
+    return names & (found | {f"{'CE' if k == 'ce' else k}{i}" for k in keys for i in (1, 2, 3)})
 
 
 @dataclass(frozen=True)
@@ -517,11 +535,18 @@ def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     return adata.obs[column]
 
 
-def check_no_map(adata: AnnData, key_added: str) -> None:
-    """Raise an InputError if another result would replace a map."""
-    if StoredMap.read(adata, key_added) is not None:
-        text = f"uns[{key_added!r}] holds a map, which would be replaced; pass another key_added"
-        raise InputError(text, "key_added")
+def check_free(adata: AnnData, key: str, *, is_own: bool | None = None) -> None:
+    """Raise an InputError if something else is stored under the names of the result `key`.
+
+    `is_own` is whether ``uns[key]`` is an earlier result of the same function, which may be
+    replaced. By default that is any map, and everything under the default key of a map.
+    """
+    check_name(key, "key", "a result")
+    if is_own is None:
+        is_own = key == "ce" or StoredMap.read(adata, key) is not None
+    for slot, name in (("uns", key), ("obsm", embedding_key(key))) if not is_own else ():
+        text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"
+        check(name not in getattr(adata, slot), f"{text} or delete it first", "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:

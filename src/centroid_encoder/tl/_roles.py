@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, InputTypeError
-from centroid_encoder.tl._result import keys_in
+from centroid_encoder.tl._result import result_columns
 
 Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
 """What a column holds; "image" stands for any group of cells, such as a well or a donor."""
@@ -170,7 +170,7 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
     for name, (role, why) in _by_pairs({name: columns[name] for name in numbers}).items():
         if role[-1:] != "?" or not found[name][0]:
             found[name] = role, why
-    found |= dict.fromkeys(_our_results(columns), ("result", "a result of a map"))
+    found |= dict.fromkeys(result_columns(columns), ("result", "a result of a map"))
     doubts = {name for name, (role, _) in found.items() if role[-1:] == "?"}
     found |= {name: (found[name][0][:-1], found[name][1]) for name in doubts}
     if not isinstance(chosen, Mapping | None):
@@ -193,17 +193,6 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
         found |= {name: ("", found[name][1]) for name in rest}
     rows = [(name, role or "feature", why, name in doubts) for name, (role, why) in found.items()]
     return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
-
-
-def _our_results(names: Iterable[str]) -> set[str]:
-    """Return the columns that a map wrote: ``k_split``, ``k_label``, … for any key k."""
-    names = list(names)
-    # A cross-validation may stand alone.
-    pairs = ((name, name.removesuffix("_cv_label")) for name in names)
-    keys = {*keys_in(names), *(key for name, key in pairs if key != name)}
-    starts = tuple(f"{key}_" for key in keys)
-    axes = {f"{'CE' if key == 'ce' else key}{i}" for key in keys for i in (1, 2, 3)}
-    return {name for name in names if name.startswith(starts or ("\0",)) or name in axes}
 
 
 def is_number(column: pd.Series) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from scipy.sparse import vstack
 
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import count_gaps, fill_missing
-from centroid_encoder.tl._new_cells import read_new_cells
+from centroid_encoder.tl._matrix import count_gaps, fill_missing, issparse
+from centroid_encoder.tl._new_cells import chunks_of, read_new_cells
 from centroid_encoder.tl._read import MaskVar, obs_column, read_matrix
 from centroid_encoder.tl._result import StoredMap
 
@@ -90,7 +91,9 @@ def suggest(
     -----
     Typical cells are those of TypiClust [1]_; the change from typical to unsure cells is that of
     TCM [2]_. If there are more than 20,000 unlabeled cells, a random sample of 20,000 is used, with
-    equal numbers from all images as far as possible. Missing values are replaced by means.
+    equal numbers from all images as far as possible. For the typical cells and for the differences
+    between cells, missing values are replaced by means: those of the chosen cells or, with a map,
+    of its training cells. For the probabilities of a map they are estimated, as in `ingest`.
 
     References
     ----------
@@ -128,27 +131,36 @@ def suggest(
             rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
         parts.append(rows)
     pool = np.sort(np.concatenate(parts))
+    classes: Any = pd.Index([], dtype=object)
+    probabilities: Any = None
+    novelty: Any = None
+    others: Any
     if stored is None:
         X, _, _ = read_matrix(adata, use_rep, layer, use_raw, mask_var)
         x = X[pool]
         is_usable = count_gaps(x) < x.shape[1]
         x = fill_missing(x, is_usable)
     else:
-        for name, value in {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None}.items():
+        mask = None if isinstance(mask_var, str) and mask_var == "auto" else "mask"
+        given = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None, "mask_var": mask}
+        for name, value in given.items():
             text = f"{name} has no effect: the values are those of the map {key!r}"
             check(value is None, text, name)
         model = fitted_model(adata, key, device="cpu")
+        classes = pd.Index(model.classes_.tolist())
         cells, _ = read_new_cells(adata, model, stored.source, 1.0)
-        prepared = cells.prepared(cells.X[pool])
-        x, is_usable = prepared.x, ~prepared.unusable
+        X, answers = cells.X[pool], []
+        for part in chunks_of(X):
+            some = cells.prepared(X[part])
+            _, *of_map = cells.judged(some)
+            answers.append((some.x[:, ~cells.absent], ~some.unusable, cells.novelty(some), *of_map))
+        stacked: Any = [answer[0] for answer in answers]
+        x = vstack(stacked, "csr") if issparse(stacked[0]) else np.concatenate(stacked)
+        is_usable, *others = (np.concatenate(x) for x in list(zip(*answers, strict=True))[1:])
+        novelty, probabilities, predicted = (y[is_usable] for y in others)
     x, pool = x[is_usable], pool[is_usable]
     if is_labelled[pool].all():
         raise InputError("all cells have labels: there is nothing to suggest", "label_key")
-    classes, probabilities, novelty = pd.Index([], dtype=object), None, None
-    if stored is not None:
-        classes = pd.Index(model.classes_.tolist())
-        probabilities, predicted = (y[is_usable] for y in cells.probabilities(prepared))
-        novelty = cells.novelty(x)
     points = suggestion.principal_points(x)
     rows, reasons = suggestion.choose(
         points, is_labelled[pool], groups[pool], n, probabilities, novelty, seed

@@ -137,23 +137,28 @@ def frame_to_anndata(
 
     Raises an InputError for wrong `roles`.
     """
-    frame = frame.set_axis(make_index_unique(frame.columns.astype(str), join="."), axis=1)
+    frame = frame.copy(deep=False)
+    frame.columns = make_index_unique(frame.columns.astype(str), join=".")
     first = frame.iloc[:, 0] if len(frame.columns) else pd.Series()
     index = pd.RangeIndex(len(frame)).astype(str)
     if names and not is_number(first) and first.notna().all() and first.is_unique:
-        index, frame = pd.Index(first.astype(str)).rename(None), frame.iloc[:, 1:]
+        index = pd.Index(first.astype(str)).rename(None)
+        del frame[first.name]
     found = column_roles(frame, roles)
-    features = frame.loc[:, (found["role"] == "feature").to_numpy()]
+    features = np.flatnonzero(found["role"] == "feature")
     others = [i for i, role in enumerate(found["role"]) if role != "feature"]
     whole = [i for i, name in enumerate(frame) if i not in others and is_whole(frame.iloc[:, i])]
-    if len(whole) <= features.shape[1] / 2:
+    if len(whole) <= len(features) / 2:
         others += [i for i in whole if frame.iloc[:, i].nunique() <= MAX_GROUPS]
     obs = {str(frame.columns[i]): as_obs(frame.iloc[:, i]).array for i in sorted(others)}
-    dtype = np.float32 if (features.dtypes == np.float32).all() else np.float64
+    is_single = (frame.dtypes.iloc[features] == np.float32).all()
+    X = np.empty((len(frame), len(features)), np.float32 if is_single else np.float64)
+    for j, i in enumerate(features):  # by columns, without a copy of the table
+        X[:, j] = frame.iloc[:, i].to_numpy(X.dtype, na_value=np.nan)
     return AnnData(
-        features.to_numpy(dtype, na_value=np.nan),
+        X,
         obs=pd.DataFrame(obs, index=index),
-        var=pd.DataFrame(index=features.columns.astype(str)),
+        var=pd.DataFrame(index=frame.columns[features].astype(str)),
         uns={ROLES: found.set_axis(found.index.astype(str))},
     )
 

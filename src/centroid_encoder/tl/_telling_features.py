@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -9,14 +10,14 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from centroid_encoder.checks import Number
-from centroid_encoder.core.effects import effects
+from centroid_encoder.core.effects import Effects, different, effects
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
+from centroid_encoder.core.splits import at_most
 from centroid_encoder.errors import InputError, MissingKeyError, check
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import fill_missing, issparse
+from centroid_encoder.tl._matrix import issparse
 from centroid_encoder.tl._new_cells import NewCells, read_new_cells
 from centroid_encoder.tl._read import near_matches, read_matrix
 from centroid_encoder.tl._result import Result, read_result
@@ -24,8 +25,6 @@ from centroid_encoder.tl._result import Result, read_result
 MAX_CELLS = 1000
 """Largest number of cells of a class that are compared; a larger class is sampled."""
 QUANTILES = (0.1, 0.5, 0.9)
-ALIKE = 0.7
-"""Least rank correlation within the classes of two features that count as alike."""
 CANDIDATES = 10
 """Number of best features, for each wanted one, among which those that are not alike are chosen."""
 
@@ -72,7 +71,7 @@ def telling_features(
         ``value``
             Value of the cell; NaN if it is missing. Not with `classes`.
         ``low``, ``median``, ``high``, ``other_low``, ``other_median``, ``other_high``
-            10 %, 50 % and 90 % quantiles of each class.
+            10 %, 50 % and 90 % quantiles of each class, without missing values.
 
         The features are those of the map or, if they are an unnamed representation, such as
         principal components, the variables of ``adata.X``. If a class has more than 1,000 labeled
@@ -169,65 +168,62 @@ class TellingFeatures:
         if self._cells is not None:
             cell = self._cells.prepared(self._cells.X[row : row + 1])
             classes = pd.Index(self._cells.model.classes_.tolist())
-            probabilities, _ = self._cells.probabilities(cell)
+            _, probabilities, _ = self._cells.judged(cell)
             likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
 
-    def _compare(
-        self, pair: tuple[int, int], n_features: int
-    ) -> tuple[NDArray[np.intp], pd.DataFrame]:
+    def _compare(self, pair: tuple[int, int], n: int) -> tuple[NDArray[np.intp], pd.DataFrame]:
         """Return the columns of the best features, and their table without values of a cell."""
-        rng, d, samples = np.random.default_rng(0), len(self._columns), []
-        n_most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, d))))
         codes, titles = self._result.codes, [*self._result.classes, "rest"]
-        masks = [codes == pair[0], codes == pair[1] if pair[1] >= 0 else codes >= 0]
-        for code, mask in zip(pair, (masks[0], masks[1] & ~masks[0]), strict=True):
-            rows = np.flatnonzero(mask)
-            check(len(rows), f"no cell has the label {titles[code]!r}")
-            is_large = len(rows) > n_most
-            samples.append(rng.choice(rows, n_most, replace=False) if is_large else rows)
-        both = np.sort(np.concatenate(samples))
-        first, values = np.isin(both, samples[0]), self._X[both][:, self._columns]
-        areas = effects(values, np.where(first, 0, 1), 2).auroc[0]
+        first, other = codes == pair[0], codes == pair[1] if pair[1] >= 0 else codes >= 0
+        groups = first, other & ~first
+        for code, mask in zip(pair, groups, strict=True):
+            check(mask.any(), f"no cell has the label {titles[code]!r}")
+        most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, len(self._columns)))))
+        found, best, quantiles = compare(self._X, self._columns, groups, most, n, n * CANDIDATES)
         # A feature without values in one of the classes separates nothing.
-        areas = np.where(np.isnan(areas), 0.5, areas)
-        best = np.argsort(-np.abs(areas - 0.5), kind="stable")[: n_features * CANDIDATES]
-        values = filled(dense(values, best))
-        chosen = different(values, first, n_features)
-        best, values = best[chosen], values[:, chosen]
-        table = pd.DataFrame({"auroc": areas[best]}, index=self._names[best])
+        areas = np.nan_to_num(found.auroc[0, best], nan=0.5)
+        table = pd.DataFrame({"auroc": areas}, index=self._names[best])
         table.insert(0, "class", titles[pair[0]])
         table.insert(1, "other", titles[pair[1]])
-        for prefix, mask in (("", first), ("other_", ~first)):
-            names = [f"{prefix}low", f"{prefix}median", f"{prefix}high"]
-            table[names] = np.quantile(values[mask], QUANTILES, axis=0).T
+        table[["low", "median", "high", "other_low", "other_median", "other_high"]] = quantiles
         return self._columns[best], table
 
 
-def different(
-    values: NDArray[np.floating], first: NDArray[np.bool_], n_features: int
-) -> NDArray[np.intp]:
-    """Choose columns that are not alike within the classes; earlier columns have precedence."""
-    ranks = rankdata(values, axis=0)
-    for mask in (first, ~first):
-        ranks[mask] -= ranks[mask].mean(axis=0)
-    ranks /= np.maximum(np.linalg.norm(ranks, axis=0), 1e-12)
-    alike = np.abs(ranks.T @ ranks) >= ALIKE
-    chosen: list[int] = []
-    for i in range(len(alike)):
-        if not alike[i, chosen].any():
-            chosen.append(i)
-    others = np.setdiff1d(np.arange(len(alike)), chosen)
-    return np.sort([*chosen, *others][:n_features])
+def compare(
+    X: Any,
+    columns: NDArray[np.intp],
+    groups: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    n_most: int,
+    n_best: int,
+    n_candidates: int,
+) -> tuple[Effects, NDArray[np.intp], NDArray[np.float64]]:
+    """Compare some columns of two groups of cells, which have no cell in common.
+
+    At most `n_most` cells of each group take part, always the same ones. Returns the effects of the
+    (d,) `columns`; `n_best` of them that are not alike among the `n_candidates` with the largest
+    effects, best first; and the (n_best, 6) `QUANTILES` of both groups.
+    """
+    samples = [at_most(n_most, np.flatnonzero(mask)) for mask in groups]
+    both = np.sort(np.concatenate(samples))
+    is_first, values = np.isin(both, samples[0]), X[both]
+    if not np.array_equal(columns, np.arange(values.shape[1])):
+        values = values[:, columns]
+    found = effects(values, np.where(is_first, 0, 1), 2)
+    away = np.abs(np.nan_to_num(found.auroc[0], nan=0.5) - 0.5)
+    best = np.argsort(-away, kind="stable")[:n_candidates]
+    shown = dense(values, best)
+    shown[~np.isfinite(shown)] = np.nan
+    chosen = different(shown, is_first, n_best)
+    best, shown = best[chosen], shown[:, chosen]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a group without values
+        sides = [np.nanquantile(shown[mask], QUANTILES, axis=0) for mask in (is_first, ~is_first)]
+    return found, best, np.concatenate(sides).T
 
 
 def dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return some columns of a matrix as a dense array."""
     part = X[:, columns]
-    return np.asarray(part.toarray() if issparse(part) else part, dtype=np.float64)
-
-
-def filled(values: NDArray[np.float64]) -> Any:
-    """Replace missing values by the mean of their column."""
-    return fill_missing(values, np.ones(len(values), dtype=bool))
+    return np.array(part.toarray() if issparse(part) else part, dtype=np.float64)

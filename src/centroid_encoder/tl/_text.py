@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
 import lzma
 import re
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from anndata.utils import make_index_unique
@@ -21,7 +24,7 @@ from centroid_encoder.errors import InputError, check
 
 SEPARATORS = "\t;,|"
 """Possible separators; where two fit equally well, the first one is taken, and a space if none."""
-UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
+UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 N_ROWS = 100
 """Number of the first rows that decide on separator, header and decimal mark."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"]
@@ -50,12 +53,35 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
     Raises an InputError if there is no header, no row, or a row that is longer than the header.
     """
-    text, notices = _decoded(path)
-    stream = io.StringIO(_with_header(text))
-    separator = _separator(stream)
-    stream.seek(0)
-    sample = list(islice(_rows(stream, separator), N_ROWS))
-    rows = [row for row, _, _ in sample]
+    try:
+        with UNPACK.get(path.suffix.lower(), open)(path, "rb") as file:
+            is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        try:
+            return _read_as(path, "utf-16" if is_utf16 else "utf-8-sig")
+        except UnicodeDecodeError:
+            frame, notices = _read_as(path, "cp1252")
+            return frame, ["it is no UTF-8, and was read as Windows text (cp1252)", *notices]
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if path.suffix.lower() not in UNPACK or getattr(error, "errno", None):
+            raise  # It is missing or locked, for example.
+        raise InputError(f"it cannot be unpacked: {error}") from error
+
+
+def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
+    """Read a table in an encoding; pandas reads the file, and decides on types, in parts."""
+
+    def opened() -> io.TextIOWrapper:
+        file = UNPACK.get(path.suffix.lower(), open)(path, "rb")
+        # Windows has no letters for a few bytes.
+        return io.TextIOWrapper(file, encoding, "replace" if encoding == "cp1252" else "strict")
+
+    with opened() as stream:
+        head, notices = _head(stream), list[str]()
+    check("\0" not in head, "it is no text, or in no known encoding; save it as CSV in UTF-8")
+    start = _start(head)
+    separator = _separator(head, start)
+    sample = list(islice(_rows(head, start, separator), N_ROWS))
+    rows = [row for row, _ in sample]
     n_fields = _typical(rows)
     too_long = "line {} has {} fields, but the header has {}"
     start = next(i for i, row in enumerate(rows) if len(row) == n_fields)
@@ -67,92 +93,95 @@ def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
     if start:
         notices.append(f"lines above the header were left out: {start}")
     names, n_header = _header(rows[start:])
-    _, header_line, header_end = sample[start + n_header - 1]
+    _, header_end = sample[start + n_header - 1]
     body = sample[start + n_header :]
-    for row, line, _ in body:
+    for row, line in body:
         check(len(row) <= n_fields, too_long.format(line, len(row), len(names)))
     check(body, "it has a header and no rows")
     if len(names) < n_fields:
         names = (
-            ["", *names] if any(row[n_fields - 1 :] != [""] for row, _, _ in body) else [*names, ""]
+            ["", *names] if any(row[n_fields - 1 :] != [""] for row, _ in body) else [*names, ""]
         )
-    decimal = _decimal([row for row, _, _ in body], separator)
+    decimal = _decimal([row for row, _ in body], separator)
     # pandas takes 1.234 for a fraction, also beside 850.
-    columns = enumerate(zip_longest(*(row for row, _, _ in body), fillvalue=""))
+    columns = enumerate(zip_longest(*(row for row, _ in body), fillvalue=""))
     grouped = [i for i, cells in columns if not decimal and _has_thousands(cells, ".")]
 
     def read(texts: Sequence[int]) -> pd.DataFrame:
-        stream.seek(header_end)
-        return pd.read_csv(
-            stream,
-            sep=separator,
-            header=None,
-            names=range(n_fields),
-            decimal=decimal or ".",
-            dtype=dict.fromkeys(texts, str),
-            keep_default_na=False,
-            na_values=MISSING,
-            low_memory=False,
-        )
+        with opened() as stream:
+            for _ in range(header_end):
+                stream.readline()
+            return pd.read_csv(
+                stream,
+                sep=separator,
+                header=None,
+                names=range(n_fields),
+                decimal=decimal or ".",
+                dtype=dict.fromkeys(texts, str),
+                keep_default_na=False,
+                na_values=MISSING,
+            )
+
+    def is_text(column: pd.Series) -> bool:
+        """Whether words are beside numbers, or long ids beside a missing value.
+
+        pandas reads parts of the rows, whose types may differ, and floats round long ids.
+        """
+        if column.dtype.kind == "f":
+            return bool(max(column.max(), -column.min()) > LARGEST)
+        return str(pd.api.types.infer_dtype(column)).startswith("mixed")
 
     try:
-        frame = read(grouped)
-        # Ids beside a missing value are read as floats, which round long ones.
-        floats = frame.select_dtypes(float).abs().max()
-        if long := floats.index[floats > LARGEST].tolist():
-            frame = read([*grouped, *long])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            frame = read(grouped)
+        if texts := [i for i in frame if is_text(frame[i])]:
+            del frame
+            frame = read([*grouped, *texts])
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
         if not found:
             raise InputError("a quotation mark in it is never closed") from error
-        line = header_line + int(found[1])
+        line = header_end + int(found[1])
         raise InputError(too_long.format(line, found[2], len(names))) from error
     kept = [i for i, name in enumerate(names) if name or frame[i].notna().any()]
-    frame = frame[kept].dropna(how="all").reset_index(drop=True)
+    frame = frame[kept] if len(kept) < n_fields else frame
+    if (is_empty := frame.isna().all(axis=1)).any():
+        frame = frame[~is_empty].reset_index(drop=True)
     names = [names[i] or f"Unnamed: {i}" for i in kept]
     frame.columns = make_index_unique(pd.Index(names), join=".")
-    return _converted(frame, decimal, notices), notices
+    _convert(frame, decimal, notices)
+    return frame, notices
 
 
-def _decoded(path: Path) -> tuple[str, list[str]]:
-    """Return the text of a file, which may be compressed."""
-    raw = path.read_bytes()
-    try:
-        raw = UNPACK.get(path.suffix.lower(), bytes)(raw)
-    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise InputError(f"it cannot be unpacked: {error}") from error
-    notices = []
-    try:
-        text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError:
-        text = raw.decode("cp1252", errors="replace")
-        notices.append("it is no UTF-8, and was read as Windows text (cp1252)")
-    check("\0" not in text, "it is no text, or in no known encoding; save it as CSV in UTF-8")
-    if "\r" in text:
-        text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
-    # Outlines of cells may be longer than the default limit.
-    csv.field_size_limit(max(csv.field_size_limit(), min(len(text), 2**31 - 1)))
-    return text, notices
+def _head(stream: io.TextIOWrapper) -> str:
+    """Return the first lines of a text: some that may be rows, and all comments above."""
+    lines, n = [], 0
+    for line in stream:
+        lines.append(line)
+        n += bool(line.strip()) and not line.startswith("#")
+        if n == 2 * N_ROWS:
+            break
+    return "".join(lines)
 
 
-def _with_header(text: str) -> str:
-    """Return a text with a plain header, if numbers follow a comment that has as many words."""
-    match = re.match(r"(?:#.*\n)*?# +(.*)\n(?=(?!#)(.*))", text)
-    if not match:
-        return text
+def _start(head: str) -> int:
+    """Return the place of the header, if it is a comment with as many words as numbers follow."""
+    match = re.match(r"(?:#.*\n)*?# +(.*)\n(?=(?!#)(.*))", head)
+    if match is None:
+        return 0
     for separator in SEPARATORS + " ":
         names, first = ([x.strip() for x in line.split(separator)] for line in match.groups())
         is_header = len(names) == len(first) > 1 and not any(map(NUMBER.fullmatch, names))
         if is_header and any(map(NUMBER.fullmatch, first)):
-            return text[match.start(1) :]
-    return text
+            return match.start(1)
+    return 0
 
 
-def _separator(stream: io.StringIO) -> str:
+def _separator(head: str, start: int) -> str:
     fits: list[tuple[float, float]] = []
     for separator in SEPARATORS:
-        stream.seek(0)
-        rows = [row for row, _, _ in islice(_rows(stream, separator), N_ROWS)]
+        rows = [row for row, _ in islice(_rows(head, start, separator), N_ROWS)]
         n_fields = _typical(rows)
         lacks = [n_fields - len(row) for row in rows]
         shares = [sum(lack in kind for lack in lacks) / len(rows) for kind in ((0, 1), (0,))]
@@ -167,13 +196,20 @@ def _typical(rows: Sequence[Sequence[str]]) -> int:
     return max(counts, key=lambda n: (counts[n], n))
 
 
-def _rows(stream: io.StringIO, separator: str) -> Iterator[tuple[list[str], int, int]]:
-    """Yield each row but comments and empty ones, with the line and the place of its end."""
-    reader = csv.reader(stream, delimiter=separator)
-    for row in reader:
-        cells = [cell.strip() for cell in row]
-        if any(cells) and not re.match(r"# |##|sep=.?$", cells[0]):
-            yield cells, reader.line_num, stream.tell()
+def _rows(head: str, start: int, separator: str) -> Iterator[tuple[list[str], int]]:
+    """Yield each row from a place on but comments and empty ones, with its last line."""
+    reader, above = (
+        csv.reader(io.StringIO(head[start:]), delimiter=separator),
+        head.count("\n", 0, start),
+    )
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells) and not re.match(r"# |##|sep=.?$", cells[0]):
+                yield cells, above + reader.line_num
+    except csv.Error as error:
+        line = above + reader.line_num
+        raise InputError(f"line {line} cannot be read: {error}; leave out its column") from error
 
 
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
@@ -234,10 +270,10 @@ def _has_thousands(cells: Sequence[str], mark: str) -> bool:
     return is_whole and len(cells) - len(plain) > 1 and n_long * 2 >= max(len(plain), 1)
 
 
-def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.DataFrame:
-    """Return the table with numbers for texts that are numbers in another notation."""
-    wrong, columns = [], dict(frame.items())
-    for name, column in columns.items():
+def _convert(frame: pd.DataFrame, decimal: str, notices: list[str]) -> None:
+    """Replace texts that are numbers in another notation by these."""
+    wrong = []
+    for name, column in list(frame.items()):
         if pd.api.types.is_numeric_dtype(column):
             continue
         texts = column.dropna().astype(str).str.strip()
@@ -247,11 +283,10 @@ def _converted(frame: pd.DataFrame, decimal: str, notices: list[str]) -> pd.Data
         if found is not None:
             wrong += [f"{text!r} in {name!r}" for text in texts[found.isna()]]
             found = found.astype("Int64") if found.dtype.kind == "i" else found
-        columns[name] = (texts if found is None else found).reindex(column.index)
+        frame[name] = (texts if found is None else found).reindex(column.index)
     if wrong:
         verb = "values became" if wrong[1:] else "value became"
         notices.append(f"{len(wrong)} {verb} missing, since no number: such as {wrong[0]}")
-    return pd.DataFrame(columns, index=frame.index)
 
 
 def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:

@@ -43,32 +43,27 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     ``attrs["best"]`` are the names of a few features with large effects that are not alike.
     """
     # Imported here, since it is slow.
-    from centroid_encoder.core.effects import effects
-    from centroid_encoder.tl._telling_features import TellingFeatures, dense, different, filled
+    from centroid_encoder.tl import _telling_features as telling
 
     if result is None:
-        X, _, found = read_matrix(adata)
-        columns, names = np.arange(X.shape[1]), pd.Index(found)
+        X, _, variables = read_matrix(adata)
+        columns, names = np.arange(X.shape[1]), pd.Index(variables)
     else:
-        X, columns, names = TellingFeatures(adata, result).features
+        X, columns, names = telling.TellingFeatures(adata, result).features
     first, second = groups
-    both, notes, rng = first.rows & second.rows, [], np.random.default_rng(0)
-    codes = np.select([both, first.rows, second.rows], [-1, 0, 1], -1)
+    both, notes, n_most = first.rows & second.rows, [], adata.n_obs
+    masks = first.rows & ~both, second.rows & ~both
     if both.any():
         notes.append(f"{both.sum():,} cells of both groups are left out.")
-    if (codes >= 0).sum() * X.shape[1] > MAX_VALUES:
-        for code in (0, 1):
-            codes[rng.permutation(np.flatnonzero(codes == code))[MAX_CELLS:]] = -1
+    if sum(mask.sum() for mask in masks) * len(columns) > MAX_VALUES:
+        n_most = MAX_CELLS
         notes.append(f"At most {MAX_CELLS:,} cells of each group are compared, drawn at random.")
     if first.uses_features or second.uses_features:
         notes.append(CAUTION)
-    values = [x[0, columns] for x in vars(effects(X, codes, 2)).values()]
-    table = pd.DataFrame(np.transpose(values), names, COLUMNS)
+    found, chosen, _ = telling.compare(X, columns, masks, n_most, N_BEST, CANDIDATES)
+    table = pd.DataFrame(np.transpose([x[0] for x in vars(found).values()]), names, COLUMNS)
     order = np.argsort(-np.abs(table["auroc"].to_numpy() - 0.5), kind="stable")
     table = table.iloc[order].rename_axis("feature")
-    best, used = order[: min(CANDIDATES, table["auroc"].count())], np.flatnonzero(codes >= 0)
-    shown = filled(dense(X[used], columns[best]))
-    chosen = best[different(shown, codes[used] == 0, N_BEST)]
     table.attrs["best"] = names[chosen].tolist()
     table.attrs["notes"] = notes
     return table.assign(group=first.how, other=second.how)

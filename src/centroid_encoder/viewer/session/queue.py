@@ -209,7 +209,7 @@ def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
         return []
     cells, _ = read_new_cells(draft, model, stored.source, 1.0)
     shown = cells.prepared(cells.X[[cell.row for cell in seen]])
-    shares, at = cells.probabilities(shown)[0], np.arange(len(seen))
+    shares, at = cells.judged(shown)[1], np.arange(len(seen))
     own = classes.get_indexer([cell.label for cell in seen])
     others = shares.copy()
     others[at, own] = -1
