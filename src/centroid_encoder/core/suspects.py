@@ -22,7 +22,7 @@ from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import at_most
 
 P_VALUE = 0.01  # largest p value, over all pairs (Bonferroni), that two classes are told apart
-SHARE = 0.6  # of the wrong labels that are at most as probable as this quantile
+SHARES = 0.4, 0.5, 0.6  # of the wrong labels, at most as probable as these quantiles
 PRIOR = 10  # cells of all pairs that are added to those of each pair
 N_KNOWN = 10_000  # largest number of samples of the discriminant analysis
 N_AXES = 50
@@ -93,15 +93,16 @@ def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
     if not told_apart.any():
         return doubt, predicted, "confused"
     rows, pair = differs[told_apart], pairs[told_apart]
-    own, usual = probabilities[rows, labels[rows]], np.full(len(rows), 1e-30)
+    own, usual = probabilities[rows, labels[rows]], np.full((len(SHARES), len(rows)), 1e-30)
     for j in np.unique(predicted[rows]):
-        of_class = np.quantile(probabilities[(labels == j) & (predicted == j)], SHARE, axis=0)
+        of_class = np.quantile(probabilities[(labels == j) & (predicted == j)], SHARES, axis=0)
         into = predicted[rows] == j
-        usual[into] = np.maximum(of_class[labels[rows[into]]], 1e-30)
+        usual[:, into] = np.maximum(of_class[:, labels[rows[into]]], 1e-30)
     _, pair, n_of_pair = np.unique(pair, return_inverse=True, return_counts=True)
-    n_wrong = np.minimum(np.bincount(pair, own <= usual) / SHARE, n_of_pair)
+    n_low = [np.bincount(pair, low) for low in own <= usual]
+    n_wrong = np.minimum(np.max(np.transpose(n_low) / SHARES, axis=1), n_of_pair)
     n_listed, share = int(n_wrong.sum()), n_wrong.sum() / len(rows)
     odds = (n_wrong + PRIOR * share) / (n_of_pair - n_wrong + PRIOR * (1 - share) + 1e-9)
-    order = np.argsort(own / np.sqrt(usual) / np.maximum(odds, 1e-9)[pair], kind="stable")
+    order = np.argsort(own / np.sqrt(usual[1]) / np.maximum(odds, 1e-9)[pair], kind="stable")
     doubt[rows[order[:n_listed]]] = 1 - np.arange(n_listed) / max(n_listed, 1)
     return doubt, predicted, "" if n_listed else "between"

@@ -69,16 +69,16 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     name of another one, networks learn a part of these names. The analysis does not, because it has
     few parameters.
 
-    A wrong label is as improbable for its cell as for the other cells of the true class. The
-    typical probability of a label i is its 60 % quantile over the cells that are labelled j and
-    predicted to be j. Among the cells with the label i that are predicted to be j, the number of
-    those with at most this probability, divided by 0.6, is taken to be wrong. The typical
-    probability is also large if many labels are wrong, so that the list does not depend on their
-    share. Thresholds and numbers for each pair of classes are those of confident learning [1]_, but
-    the threshold is that of the pair instead of that of one class. Cells are sorted by the
-    geometric mean of the probability of the label and its ratio to the typical one, divided by the
-    odds that a label of the pair is wrong; to the cells of each pair, ten cells of all pairs are
-    added.
+    A wrong label is as improbable for its cell as for the other cells of the true class. Among the
+    cells with the label i that are predicted to be j, the number of those with at most the typical
+    probability of i, times two, is thus the number of wrong labels. The typical probability is the
+    median over the cells that are labelled j and predicted to be j. The 40 % and 60 % quantiles
+    give two more such numbers, and the largest of the three is taken. The typical probability is
+    also large if many labels are wrong, so that the list does not depend on their share. Thresholds
+    and numbers for each pair of classes are those of confident learning [1]_, but the threshold is
+    that of the pair instead of that of one class. Cells are sorted by the geometric mean of the
+    probability of the label and its ratio to the typical one, divided by the odds that a label of
+    the pair is wrong; to the cells of each pair, ten cells of all pairs are added.
 
     Pairs of classes that the predictions do not tell apart are left out (Fisher's exact test, at
     0.01 over all pairs). With shuffled labels, the list is thus empty.
