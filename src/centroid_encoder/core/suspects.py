@@ -98,10 +98,14 @@ def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
         of_class = np.quantile(probabilities[(labels == j) & (predicted == j)], SHARES, axis=0)
         into = predicted[rows] == j
         usual[:, into] = np.maximum(of_class[:, labels[rows[into]]], 1e-30)
-    _, pair, n_of_pair = np.unique(pair, return_inverse=True, return_counts=True)
-    n_low = [np.bincount(pair, low) for low in own <= usual]
-    n_wrong = np.minimum(np.max(np.transpose(n_low) / SHARES, axis=1), n_of_pair)
-    n_listed, share = int(n_wrong.sum()), n_wrong.sum() / len(rows)
+    found, pair, n_of_pair = np.unique(pair, return_inverse=True, return_counts=True)
+    estimates = [
+        np.bincount(pair, low) / part for low, part in zip(own <= usual, SHARES, strict=True)
+    ]
+    *sums, most = (np.bincount(found % n_classes, n) for n in (*estimates, n_of_pair))
+    totals = np.minimum(sums, most).sum(axis=1)
+    n_listed, n_wrong = int(totals.max()), np.minimum(estimates[totals.argmax()], n_of_pair)
+    share = n_wrong.sum() / len(rows)
     odds = (n_wrong + PRIOR * share) / (n_of_pair - n_wrong + PRIOR * (1 - share) + 1e-9)
     order = np.argsort(own / np.sqrt(usual[1]) / np.maximum(odds, 1e-9)[pair], kind="stable")
     doubt[rows[order[:n_listed]]] = 1 - np.arange(n_listed) / max(n_listed, 1)

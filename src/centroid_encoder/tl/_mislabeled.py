@@ -66,19 +66,21 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     -----
     Probabilities are geometric means of those of the networks and of the discriminant analysis,
     which has a shrunk covariance [2]_ on 50 principal axes. If many cells of one class have the
-    name of another one, networks learn a part of these names. The analysis does not, because it has
-    few parameters.
+    name of another one, networks learn a part of these names. The analysis hardly does, because it
+    has few parameters.
 
     A wrong label is as improbable for its cell as for the other cells of the true class. Among the
     cells with the label i that are predicted to be j, the number of those with at most the typical
     probability of i, times two, is thus the number of wrong labels. The typical probability is the
-    median over the cells that are labelled j and predicted to be j. The 40 % and 60 % quantiles
-    give two more such numbers, and the largest of the three is taken. The typical probability is
-    also large if many labels are wrong, so that the list does not depend on their share. Thresholds
-    and numbers for each pair of classes are those of confident learning [1]_, but the threshold is
-    that of the pair instead of that of one class. Cells are sorted by the geometric mean of the
-    probability of the label and its ratio to the typical one, divided by the odds that a label of
-    the pair is wrong; to the cells of each pair, ten cells of all pairs are added.
+    median over the cells that are labelled j and predicted to be j. It is also large if many labels
+    are wrong, so that the list does not depend on their share. The numbers are summed over all
+    pairs; for each j, the sum is at most the number of cells. The 40 % and 60 % quantiles give two
+    more such sums, and the largest of the three is the length of the list.
+
+    Thresholds and numbers for each pair of classes are those of confident learning [1]_, but the
+    threshold is that of the pair instead of that of one class. Cells are sorted by the geometric
+    mean of the probability of the label and its ratio to the typical one, divided by the odds that
+    a label of the pair is wrong; to the cells of each pair, ten cells of all pairs are added.
 
     Pairs of classes that the predictions do not tell apart are left out (Fisher's exact test, at
     0.01 over all pairs). With shuffled labels, the list is thus empty.
