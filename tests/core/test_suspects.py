@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from cleanlab.filter import find_label_issues
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.covariance import ledoit_wolf
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from centroid_encoder.core.suspects import suspects, typical_probabilities
+from centroid_encoder.core.features import fit_standardizer
+from centroid_encoder.core.suspects import joined, linear_probabilities, suspects
 
 
 def drawn(
@@ -28,8 +35,9 @@ def drawn(
 
 
 def listed(labels: NDArray[np.intp], p: NDArray[np.float64]) -> tuple[NDArray[np.intp], str]:
-    predicted, own = p.argmax(axis=1), p[np.arange(len(labels)), labels]
-    return suspects(labels, predicted, own, typical_probabilities(p, labels, predicted))
+    """Rows that look mislabelled, the worst first, and the reason if there are none."""
+    doubt, _, reason = suspects(labels, p)
+    return np.argsort(-doubt, kind="stable")[: (doubt > 0).sum()], reason
 
 
 @pytest.mark.parametrize("n_classes", [2, 4, 7])
@@ -52,9 +60,10 @@ def test_wrong_labels_are_found_whatever_the_number_of_classes(n_classes: int, r
 def test_right_labels_are_hardly_listed_also_if_classes_overlap(
     n_classes: int, distance: float
 ) -> None:
+    """The best possible error of 30 classes at a distance of 3 is 45 %."""
     labels, _, p = drawn(3000, distance, 0.0, 0, n_classes)
     rows, _ = listed(labels, p)
-    assert len(rows) <= 0.03 * len(labels)
+    assert len(rows) <= (0.035 if (n_classes, distance) == (30, 3.0) else 0.01) * len(labels)
 
 
 def test_an_empty_list_has_a_reason() -> None:
@@ -67,7 +76,7 @@ def test_an_empty_list_has_a_reason() -> None:
     between[0] = np.where(
         np.arange(3) == one[0], 0.48, np.where(np.arange(3) == agree[0], 0.5, 0.02)
     )
-    cases = {"chance": (shuffled, p), "agree": (agree, p), "between": (one, between)}
+    cases = {"confused": (shuffled, p), "agree": (agree, p), "between": (one, between)}
     for reason, case in cases.items():
         rows, found = listed(*case)
         assert (len(rows), found) == (0, reason)
@@ -90,3 +99,52 @@ def test_as_many_are_found_as_by_confident_learning_where_classes_overlap() -> N
             hits = wrong[rows].sum()
             scores.append(2 * hits / (wrong.sum() + len(rows)))
         assert scores[0] >= scores[1] - 0.02
+
+
+@pytest.mark.parametrize("n_classes", [2, 4, 10])
+def test_labels_of_one_class_that_have_the_name_of_another_one_are_found(n_classes: int) -> None:
+    """A quarter of one class; only a few right labels elsewhere are listed."""
+    n_found = n_wrong = n_listed = 0
+    for seed in range(3):
+        truth, _, p = drawn(300 * n_classes, 4.5, 0.0, seed, n_classes)
+        wrong = (truth == 1) & (np.random.default_rng(seed).random(len(truth)) < 0.25)
+        p[:, 0] += p[:, 1] / 4
+        p[:, 1] *= 0.75
+        rows, _ = listed(np.where(wrong, 0, truth), p)
+        n_found, n_wrong = n_found + wrong[rows].sum(), n_wrong + wrong.sum()
+        n_listed += len(rows)
+    assert n_found / n_wrong >= 0.75
+    assert n_found / n_listed >= 0.9
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_linear_probabilities_are_those_of_a_discriminant_analysis(kind: type) -> None:
+    """Class 1 has no known row, and class 4 has one; a feature is constant."""
+    rng = np.random.default_rng(0)
+    codes = np.append(rng.choice([0, 2, 3], 600), 4)
+    X = rng.normal(size=(601, 12)) + np.eye(12)[codes] * 2
+    X[:, 5] = 1
+    known, rows = np.append(np.arange(400), 600), np.arange(400, 600)
+    scaler = fit_standardizer(kind(X), known, codes[known], "supervised", 10.0, None)[0]
+    with warnings.catch_warnings(action="error"):
+        found = linear_probabilities(kind(X), scaler, known, codes, rows, 5)
+    # With fewer features than axes, the axes are a rotation, which changes no probability.
+    z = np.asarray(scaler(X), dtype=float)
+    classes, index = np.unique(codes[known], return_inverse=True)
+    means = np.stack([z[known][index == i].mean(axis=0) for i in range(len(classes))])
+    covariance = ledoit_wolf(z[known] - means[index], assume_centered=True)[0]
+    model = LinearDiscriminantAnalysis("lsqr", covariance_estimator=Fixed(covariance))
+    expected = model.fit(z[known], codes[known]).predict_proba(z[rows])
+    assert_allclose(found[:, classes], expected, atol=2e-3)
+    assert (found[:, 1] == 0).all()
+    assert_allclose(joined(found, found), found, atol=1e-8)
+
+
+class Fixed:
+    """An estimator whose covariance is given."""
+
+    def __init__(self, covariance: NDArray[np.float64]) -> None:
+        self.covariance_ = covariance
+
+    def fit(self, X: object) -> None:
+        """Keep the covariance."""

@@ -55,7 +55,6 @@ def validate() -> Callable[..., ad.AnnData]:
             confusion=confusion,
             quality={"n": int(n.sum()), **errors, **calibration},
             per_class=pd.DataFrame({"class": list(classes), "n": n, **of_class}),
-            typical=np.eye(n_classes),
             errors=pd.DataFrame({"fold": range(5), "voronoi_error": error}),
             warnings=("Class 'a' has 3 cells.", "Donor 2 is alone."),
             permutation=PermutationTest(0.95, shuffled, 0.01),

@@ -287,6 +287,26 @@ class TestMislabeled:
         ratio = found["confidence"] / found["own"]
         assert (ratio.diff().dropna() <= 0).all()
 
+    def test_finds_labels_of_one_class_with_the_name_of_another(self):
+        """By networks alone, recall and precision are .62: they learn a part of the names."""
+        rng = np.random.default_rng(3)
+        truth = rng.integers(4, size=480)
+        wrong = (truth == 1) & (rng.random(480) < 0.25)
+        means = 0.6 * rng.normal(size=(4, 30))
+        adata = ad.AnnData((means[truth] + rng.normal(size=(480, 30))).astype(np.float32))
+        adata.obs_names = [f"cell {i}" for i in range(480)]
+        adata.obs["type"] = pd.Categorical(np.where(wrong, 0, truth).astype(str))
+        model = ce.CentroidEncoder(max_epochs=30)
+        ce.tl.cross_validate(adata, "type", model=model, progress=False)
+        table = ce.tl.mislabeled(adata)
+        found = adata.obs_names.isin(table.index)
+        assert found[wrong].mean() >= 0.75
+        assert wrong[found].mean() >= 0.85
+        # The list does not depend on which other cells are in the table, nor does its order.
+        some = adata[np.arange(480) % 3 > 0]
+        part = ce.tl.mislabeled(some)
+        assert part.equals(table[table.index.isin(some.obs_names)])
+
     def test_errors_name_what_is_missing(self, cells, validate, unchanged):
         with pytest.raises(KeyError, match=r"run ce\.tl\.cross_validate"):
             ce.tl.mislabeled(cells)

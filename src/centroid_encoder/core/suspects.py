@@ -1,80 +1,112 @@
-"""Which labels look wrong, judged by networks that were not trained on them.
+"""Which labels look wrong, judged by models that were not trained on them.
 
-A wrong label is as improbable for its cell as for the other cells of the true class. Half of the
-wrong labels are therefore at most as probable as is typical (the median) of these cells, whereas
-labels of cells between two classes are nearly always more probable. Among the cells labelled i and
-predicted to be j, twice the number of those that are at most as probable as is typical are taken to
-be wrong. Thresholds are thus relative to each class, as in confident learning (Northcutt, Jiang &
-Chuang, Journal of Artificial Intelligence Research 70, 2021); unlike there, they are those of the
-given label and the predicted class together, so that classes that overlap are not listed.
+A wrong label is as improbable for its cell as for the other cells of the true class, whereas labels
+of cells between two classes are nearly always more probable. The notes of `tl.mislabeled` have the
+rule and its sources.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.special import softmax
 from scipy.stats import hypergeom
 
-P_VALUE = 0.01  # largest p value of Fisher's test that two classes are told apart
-DEVIATIONS = 4.0  # by which agreements must exceed those of shuffled labels
+from centroid_encoder.core.features import Standardizer, principal_axes
+from centroid_encoder.core.matrix import row_chunks
+from centroid_encoder.core.quality import class_centers
+from centroid_encoder.core.splits import at_most
+
+P_VALUE = 0.01  # largest p value, over all pairs (Bonferroni), that two classes are told apart
+SHARES = 0.4, 0.5, 0.6  # of the wrong labels, at most as probable as these quantiles
+PRIOR = 10  # cells of all pairs that are added to those of each pair
+N_KNOWN = 10_000  # largest number of samples of the discriminant analysis
+N_AXES = 50
 
 Codes = NDArray[np.intp]
 Floats = NDArray[np.floating]
 
 
-def typical_probabilities(probabilities: Floats, labels: Codes, predicted: Codes) -> Floats:
-    """(M, M) medians of (n, M) probabilities; 0 for classes without such cells.
+def linear_probabilities(
+    X: Any, standardizer: Standardizer, known: Codes, codes: Codes, rows: Codes, n_classes: int
+) -> NDArray[np.float64]:
+    """(q, M) probabilities of the classes for q rows of X by a linear discriminant analysis.
 
-    Row j has the medians over the cells that are labelled j and predicted to be j.
+    It is fitted to the `known` rows; `codes` holds the classes of all rows. The points are weighted
+    z-scores on their principal axes, and their covariance within the classes is shrunk (Ledoit &
+    Wolf 2004).
     """
-    table = np.zeros((probabilities.shape[1],) * 2)
-    for j in np.unique(labels[labels == predicted]):
-        table[j] = np.median(probabilities[(labels == j) & (predicted == j)], axis=0)
-    return table
+    from sklearn.covariance import ledoit_wolf
+
+    known = at_most(N_KNOWN, known)
+    z = torch.cat([standardizer(chunk) for _, chunk in row_chunks(X, known)])
+    axes = principal_axes(z - z.mean(dim=0), N_AXES)[0].T
+    points, (classes, index) = (z @ axes).numpy(), np.unique(codes[known], return_inverse=True)
+    means = class_centers(points, index, len(classes))
+    covariance, _ = ledoit_wolf(points - means[index], assume_centered=True)
+    inverse = np.linalg.pinv(covariance, 1e-6, hermitian=True)
+    found = np.zeros((len(rows), n_classes))
+    for part, chunk in row_chunks(X, rows):
+        points = (standardizer(chunk) @ axes).numpy()
+        distances = cdist(points, means, "mahalanobis", VI=inverse)
+        found[part, classes] = softmax(np.log(np.bincount(index)) - distances**2 / 2, axis=1)
+    return found
 
 
-def suspects(
-    labels: Codes, predicted: Codes, own: Floats, typical: Floats
-) -> tuple[NDArray[np.intp], str]:
-    """Return the cells whose label looks wrong, worst first, and the reason if there are none.
+def joined(first: Floats, second: Floats) -> NDArray[np.float64]:
+    """(n, M) geometric means of two sets of (n, M) probabilities, with sums of 1."""
+    means = np.sqrt((first + 1e-9) * (second + 1e-9))
+    return np.asarray(means / means.sum(axis=1, keepdims=True))
+
+
+def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
+    """Return the doubt about each label, the probable classes, and the reason if there is no doubt.
 
     Parameters
     ----------
-    labels, predicted
-        (n,) given labels and predicted classes.
-    own
-        (n,) probabilities of the given labels.
-    typical
-        The result of `typical_probabilities`.
+    labels
+        (n,) given labels.
+    probabilities
+        (n, M) probabilities of the classes, by models that were not trained on the cell.
 
     Returns
     -------
-    Indices of cells, sorted by the geometric mean of the probability of the label and its ratio to
-    the typical one; and ``"chance"``, ``"agree"``, ``"confused"``, ``"between"`` or ``""``.
+    (n,) ranks of the labels that look wrong, from 1 for the worst to near 0, and 0 for the others;
+    (n,) most probable classes; ``"agree"``, ``"confused"``, ``"between"`` or ``""``.
     """
-    n, (n_classes, _), none = len(labels), typical.shape, np.empty(0, dtype=np.intp)
-    confusion = np.zeros((n_classes, n_classes))
-    np.add.at(confusion, (labels, predicted), 1)
-    size, n_predicted, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
-    # Mean and variance of the number of agreements if the labels were shuffled.
-    both = size * n_predicted
-    spread = (both * (n - size) * (n - n_predicted)).sum() + both.sum() ** 2 - (both**2).sum()
-    deviation = np.sqrt(spread / max(n, 1) ** 2 / max(n - 1, 1))
-    if right.sum() - both.sum() / max(n, 1) <= DEVIATIONS * deviation:
-        return none, "chance"
-    differs = np.flatnonzero(labels != predicted)
+    n_classes, doubt = probabilities.shape[1], np.zeros(len(labels))
+    predicted = probabilities.argmax(axis=1)
+    differs, confusion = np.flatnonzero(labels != predicted), np.zeros((n_classes, n_classes))
     if not len(differs):
-        return none, "agree"
-    # Fisher's exact test: is j predicted more often for the cells of j than for those of i?
+        return doubt, predicted, "agree"
+    np.add.at(confusion, (labels, predicted), 1)
+    size, right = confusion.sum(axis=1), np.diag(confusion)
     i, j = labels[differs], predicted[differs]
+    # Fisher's exact test: is j predicted more often for the cells of j than for those of i?
     p = hypergeom.sf(right[j] - 1, size[i] + size[j], right[j] + confusion[i, j], size[j])
-    told_apart = np.asarray(p < P_VALUE)
+    pairs = i * n_classes + j
+    told_apart = np.asarray(p < P_VALUE / len(np.unique(pairs)))
     if not told_apart.any():
-        return none, "confused"
-    rows, pair = differs[told_apart], (i * n_classes + j)[told_apart]
-    usual = np.maximum(typical[predicted[rows], labels[rows]], 1e-30)
-    _, pair, n_of_pair = np.unique(pair, return_inverse=True, return_counts=True)
-    n_low = np.bincount(pair, own[rows] <= usual)
-    n_wrong = int(np.minimum(2 * n_low, n_of_pair).sum())
-    order = np.argsort(own[rows] / np.sqrt(usual), kind="stable")
-    return rows[order[:n_wrong]], "" if n_wrong else "between"
+        return doubt, predicted, "confused"
+    rows, pair = differs[told_apart], pairs[told_apart]
+    own, usual = probabilities[rows, labels[rows]], np.full((len(SHARES), len(rows)), 1e-30)
+    for j in np.unique(predicted[rows]):
+        of_class = np.quantile(probabilities[(labels == j) & (predicted == j)], SHARES, axis=0)
+        into = predicted[rows] == j
+        usual[:, into] = np.maximum(of_class[:, labels[rows[into]]], 1e-30)
+    found, pair, n_of_pair = np.unique(pair, return_inverse=True, return_counts=True)
+    estimates = [
+        np.bincount(pair, low) / part for low, part in zip(own <= usual, SHARES, strict=True)
+    ]
+    *sums, most = (np.bincount(found % n_classes, n) for n in (*estimates, n_of_pair))
+    totals = np.minimum(sums, most).sum(axis=1)
+    n_listed, n_wrong = int(totals.max()), np.minimum(estimates[totals.argmax()], n_of_pair)
+    share = n_wrong.sum() / len(rows)
+    odds = (n_wrong + PRIOR * share) / (n_of_pair - n_wrong + PRIOR * (1 - share) + 1e-9)
+    order = np.argsort(own / np.sqrt(usual[1]) / np.maximum(odds, 1e-9)[pair], kind="stable")
+    doubt[rows[order[:n_listed]]] = 1 - np.arange(n_listed) / max(n_listed, 1)
+    return doubt, predicted, "" if n_listed else "between"

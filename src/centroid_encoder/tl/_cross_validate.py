@@ -27,7 +27,7 @@ from centroid_encoder.core.quality import input_neighbors, permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import at_most, cross_validation_folds, shuffled_labels
-from centroid_encoder.core.suspects import typical_probabilities
+from centroid_encoder.core.suspects import joined, linear_probabilities, suspects
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
@@ -74,6 +74,8 @@ class Fold:
     without a label. With shuffled labels, there are none."""
     calibration: Calibration
     """Calibration by the training cells, each placed by a network that was not trained on it."""
+    linear: NDArray[np.float64]
+    """(n, M) probabilities by a linear discriminant analysis; empty with shuffled labels."""
 
 
 @_run.from_job
@@ -164,6 +166,11 @@ def cross_validate(
             held out: they are not judged.
         ``adata.obs["ce_cv_judged"]`` : :class:`pandas.Series` (dtype ``category``)
             The label that was judged; missing for cells that were not.
+        ``adata.obs["ce_cv_suspect"]`` : :class:`pandas.Series` (dtype ``category``)
+            The probable class of the cells whose label looks wrong; missing for the others.
+        ``adata.obs["ce_cv_doubt"]`` : :class:`pandas.Series` (dtype ``float32``)
+            Ranks of these cells among each other, from 1 for the worst to near 0; 0 for the others,
+            and missing for cells that were not judged. See `mislabeled`.
         ``adata.obs["ce_cv_map"]`` : :class:`pandas.Series` (dtype ``category``)
             The ``id`` of the cross-validation, as ``ce_map`` in `centroid_encoder`.
         ``adata.uns["ce_cv"]`` : :class:`dict`
@@ -174,8 +181,8 @@ def cross_validate(
             `centroid_encoder`); ``errors`` (a DataFrame with a row for each fold); ``per_class`` (a
             DataFrame of errors with intervals, and of the calibration of each predicted
             class); ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
-            the row's class that were predicted to be of the column's); ``typical`` (medians of the
-            probabilities, see `mislabeled`); ``permutation`` (``observed`` mean probability of the
+            the row's class that were predicted to be of the column's); ``reason`` (why
+            no label looks wrong, or ``""``); ``permutation`` (``observed`` mean probability of the
             own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
             issued as warnings); ``params``; ``id``; ``model`` (the settings, as JSON); ``parts``
             (the names of these entries).
@@ -379,10 +386,12 @@ class CrossValidation(_run.Job):
         totals = np.zeros((3, len(codes), n_classes), dtype=np.float32)
         n_judged, unlabeled = np.zeros(len(codes)), np.flatnonzero(codes < 0)
         n_judged[unlabeled], found = len(real) / self.n_folds, dict[Place, Fold]()
+        linear = np.zeros((len(codes), n_classes))
         for place, fold in trained:
-            found[place] = replace(fold, distances=fold.distances[:0])
+            found[place] = replace(fold, distances=fold.distances[:0], linear=fold.linear[:0])
             if place[0] == 0:
                 n_judged[fold.rows] += 1
+                linear[fold.rows] += fold.linear
                 at = np.ix_(np.append(fold.rows, unlabeled), fold.known)
                 share = np.repeat([1, 1 / self.n_folds], [len(fold.rows), len(unlabeled)])
                 before = Calibration(offsets=fold.calibration.offsets)
@@ -416,6 +425,9 @@ class CrossValidation(_run.Job):
         quality |= spread | calibration | n_unjudged
         per_class = per_class.join(of_predictions)
         per_class.insert(0, "class", [str(name) for name in cells.classes])
+        doubt, suspect = np.full(len(codes), np.nan), np.full(len(codes), -1)
+        doubt[at], suspect[at], reason = suspects(own, joined(probabilities[at], linear[at]))
+        suspect[~(doubt > 0)] = -1
         test = None
         if n_permutations := self._params["n_permutations"]:
             counted = range(self.n_counted)
@@ -435,7 +447,7 @@ class CrossValidation(_run.Job):
             confusion=confusion_matrix(own, predicted[at], labels=range(n_classes)),
             quality=quality,
             per_class=per_class,
-            typical=typical_probabilities(probabilities[at], own, predicted[at]),
+            reason=reason,
             errors=errors,
             warnings=tuple(self.doubts),
             permutation=test,
@@ -451,6 +463,8 @@ class CrossValidation(_run.Job):
                 _result.obs_key(name, "confidence"): cells.spread(confidence),
                 _result.obs_key(name, "own"): cells.spread(of_own),
                 _result.obs_key(name, "judged"): cells.labels_of(label),
+                _result.obs_key(name, "suspect"): cells.labels_of(suspect),
+                _result.obs_key(name, "doubt"): cells.spread(doubt),
                 _result.obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
             },
             "uns": {name: stored.to_uns()},
@@ -481,7 +495,7 @@ def train_fold(
         places, distances = judged(fit, np.concatenate([rows, others]))
         probabilities = fit.map.calibration.probabilities(distances[:n])
         of_own = probabilities[np.arange(n), np.searchsorted(fit.known, own)]
-        wrong = pd.DataFrame(index=rows)
+        wrong, linear, n_classes = pd.DataFrame(index=rows), np.empty((0, 0)), len(classes)
         if place[0] == 0:
             predicted, train = fit.known[distances[:n].argmin(axis=1)], fit.trained
             reference = train, fit.embed(train)
@@ -489,7 +503,8 @@ def train_fold(
             known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
-        of_rows = rows, pd.Series(of_own, own), wrong
-        return place, Fold(
-            *of_rows, fit.known, distances[place[0] > 0 and n :], fit.map.calibration
-        )
+            scaler = fit.map.standardizer
+            linear = linear_probabilities(filled, scaler, fit.trained, codes, rows, n_classes)
+        distances = distances if place[0] == 0 else distances[:0]
+        of_map = fit.known, distances, fit.map.calibration
+        return place, Fold(rows, pd.Series(of_own, own), wrong, *of_map, linear)

@@ -44,7 +44,9 @@ from centroid_encoder.tl._read import check_choice, check_read
 Regions = Literal["voronoi", "decoder"]
 SELECTIONS = "ce_selections"
 """Key of ``uns`` with how each boolean column of a selection was made."""
-Column = Literal["label", "confidence", "split", "novelty", "own", "judged", "map"]
+Column = Literal[
+    "label", "confidence", "split", "novelty", "own", "judged", "suspect", "doubt", "map"
+]
 CONCATENATED = 'if ad.concat made this table, it left a part of the result: pass uns_merge="first"'
 
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
@@ -221,9 +223,6 @@ class StoredCrossValidation(Stored):
     intervals ``…_low`` and ``…_high``, and their standard deviation over the folds ``…_sd``."""
     per_class: pd.DataFrame
     """(M, …) ``n``, ``knn_error`` and so on for each class."""
-    typical: NDArray[np.floating]
-    """(M, M) medians of the probabilities of each class, for the cells of the row's class that are
-    predicted to be of this class."""
     errors: pd.DataFrame | None = None
     """One row per fold."""
     warnings: tuple[str, ...] = ()
@@ -231,6 +230,8 @@ class StoredCrossValidation(Stored):
     permutation: PermutationTest | None = None
     model: str | None = None
     """Parameters of the estimator, as JSON."""
+    reason: str = ""
+    """Why no label looks wrong, as in `suspects`; "" if some do."""
 
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
@@ -249,13 +250,13 @@ class StoredCrossValidation(Stored):
                 stored["params"],
                 classes[order],
                 confusion=confusion[np.ix_(order, order)],
-                typical=np.asarray(stored["typical"])[np.ix_(order, order)],
                 quality=stored["quality"],
                 per_class=stored["per_class"].iloc[order].reset_index(drop=True),
                 errors=stored["errors"],
                 warnings=tuple(map(str, stored["warnings"])),
                 permutation=None if test is None else PermutationTest(**test),
                 model=stored["model"],
+                reason=str(stored["reason"]),
                 id=stored.get("id"),
             )
 
