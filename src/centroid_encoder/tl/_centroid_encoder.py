@@ -17,7 +17,12 @@ from centroid_encoder.core.calibration import Calibration, cross_fitted_probabil
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import ROUGH
 from centroid_encoder.core.placement import N_FITTED, Placement
-from centroid_encoder.core.quality import n_repeated, nearest_center, no_better_than
+from centroid_encoder.core.quality import (
+    knn_predict,
+    n_repeated,
+    nearest_center,
+    no_better_than,
+)
 from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
@@ -376,7 +381,8 @@ class Training(_run.Job):
             values[scored] = found[is_scored, nearest]
         split = np.where(is_held_out, 1, np.where(codes < 0, 2, 3))
         split[fit.trained] = 0
-        by_group = (scored, parts) if len(scored) > is_held_out.sum() else None
+        of_groups = np.full(len(scored), len(scored) > is_held_out.sum())
+        by_group = scored[of_groups], parts[is_scored][of_groups]
         quality = self._quality(
             fit, split, by_group, embedding, predicted, confidence, uncalibrated
         )
@@ -428,7 +434,7 @@ class Training(_run.Job):
         self,
         fit: Fit,
         split: Codes,
-        by_group: tuple[Codes, Codes] | None,
+        by_group: tuple[Codes, Codes],
         embedding: Floats,
         predicted: Codes,
         confidence: Floats,
@@ -437,7 +443,7 @@ class Training(_run.Job):
         """Return the errors of training, held-out and unused cells, and of all cells by group.
 
         The (n_kept, …) arrays hold a row for each cell. `by_group` has the rows of all cells that
-        were judged by networks that have seen no cell of their group, and their parts.
+        were judged by networks that have seen no cell of their group, and their parts, if any were.
         """
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         quality: dict[str, Any] = {}
@@ -450,25 +456,17 @@ class Training(_run.Job):
         }
         if not len(cells[_result.UNUSED]):
             del cells[_result.UNUSED]
-        if by_group is not None:
+        if len(by_group[0]):
             cells[_result.BY_GROUP] = by_group[0]
         for name, rows in cells.items():
-            # Neighbours of a cell are training cells, and those of other groups.
-            tasks = [(rows, trained)]
-            if name == _result.BY_GROUP and by_group is not None:
-                part_of = np.full(len(codes), -1)
-                part_of[rows] = by_group[1]
-                inside = [
-                    (part_of[rows] == part, part_of[trained] != part) for part in range(N_PARTS)
-                ]
-                tasks = [(rows[own], trained[others]) for own, others in inside]
-            wrong = pd.concat(
-                errors_by_rule(
-                    fit, codes, some, embedding[some], predicted[some], (known, embedding[known])
-                )
-                for some, known in tasks
-                if len(some) or len(tasks) == 1
-            )
+            found = embedding[rows], predicted[rows], (trained, embedding[trained])
+            wrong = errors_by_rule(fit, codes, rows, *found)
+            for part in range(N_PARTS) if name == _result.BY_GROUP else ():
+                # Neighbours of the same group do not count.
+                of_part = rows[by_group[1] == part]
+                known = np.setdiff1d(trained, of_part)
+                nearest = knn_predict(embedding[known], codes[known], embedding[of_part])
+                wrong.loc[of_part, "knn"] = nearest != codes[of_part]
             rows = rows[is_judged[rows]]
             wrong, own = wrong.loc[rows], codes[rows]
             units = None if self._groups is None else self._groups[rows]
