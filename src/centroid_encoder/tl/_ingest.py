@@ -184,7 +184,7 @@ def ingest(
     for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
-    key_added = key if key_added is None else result_key(key_added)
+    key_added = _result.plain_key(key) if key_added is None else result_key(key_added)
     check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)

@@ -184,6 +184,8 @@ def rank_features(
     >>> sc.get.rank_genes_groups_df(adata, "CD19+ B", key="rank_features")["names"].tolist()
     ['CD79A', 'CD79B', 'CD74']
     """
+    text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
+    check(method != "wilcoxon", text, "method")
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")

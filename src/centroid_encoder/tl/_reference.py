@@ -57,7 +57,11 @@ def read_reference(
     with reading(path), opened(path) as file:
         # Only the map, its labels and their colours are read.
         obs, uns = read_elem(file["obs"]), file.get("uns", {})
-        wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
+        wanted = [
+            name
+            for name in uns
+            if name == _result.plain_key(key) or name in map(_result.colors_key, obs)
+        ]
         adata = AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
     return _of_anndata(adata, key, device, path.name)
 

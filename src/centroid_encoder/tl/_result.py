@@ -64,6 +64,11 @@ CALIBRATION_ERRORS = (
 """Errors after and before calibration, and the ends of the 95 % interval of the first."""
 
 
+def plain_key(key: str) -> str:
+    """Return a key; the name of the embedding of the result "ce" also stands for that result."""
+    return "ce" if key == "X_ce" else key
+
+
 def embedding_key(key: str) -> str:
     """Name in ``obsm`` of the embedding of the result `key`."""
     return "X_ce" if key == "ce" else key
@@ -71,12 +76,12 @@ def embedding_key(key: str) -> str:
 
 def obs_key(key: str, column: Column) -> str:
     """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation."""
-    return f"{key}_{column}"
+    return f"{plain_key(key)}_{column}"
 
 
 def cv_key(key: str) -> str:
     """Name in ``uns`` of the cross-validation beside the result `key`."""
-    return f"{key}_cv"
+    return f"{plain_key(key)}_cv"
 
 
 def panel_column(key: str, size: int) -> str:
@@ -312,7 +317,7 @@ def _read(
     Any error of `make` becomes an InputError.
     """
     check_read(adata)
-    stored = adata.uns.get(name)
+    stored = adata.uns.get(plain_key(name))
     if not isinstance(stored, Mapping) or part not in stored:
         return None
     try:
@@ -454,7 +459,7 @@ def read_result(
     `trained`, it is raised if all cells were ingested, since their labels are predictions.
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
-    label_key, obsm_key = stored.label_key, embedding_key(key)
+    key, label_key, obsm_key = plain_key(key), stored.label_key, embedding_key(key)
     if obsm_key not in adata.obsm:
         raise MissingKeyError(f"obsm[{obsm_key!r}], {part}, is gone")
     labels = stored_column(adata, label_key, "the labels this embedding was made with")
