@@ -63,7 +63,7 @@ def test_unknown_name_is_an_attribute_error():
 
 
 def test_the_installed_scanpy_finds_neighbors_of_many_cells():
-    """Above 8,192 cells, scanpy reads the result of pynndescent, which has other types by version."""
+    """Above 8,192 cells, scanpy reads sparse matrices of pynndescent, of a type by version."""
     import anndata as ad
     import numpy as np
     import scanpy as sc

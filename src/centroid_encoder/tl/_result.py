@@ -94,6 +94,18 @@ def colors_key(column: str) -> str:
     return f"{column}_colors"
 
 
+def color_predictions(adata: AnnData, label_key: str) -> None:
+    """Give predicted classes the colours of the label column, if it has some."""
+    names = label_categories(adata.obs[label_key]) if label_key in adata.obs else ()
+    colors = dict(zip(names, adata.uns.get(colors_key(label_key), ()), strict=False))
+    for key, stored in list(adata.uns.items()):
+        column, params = obs_key(key, "label"), isinstance(stored, Mapping) and stored.get("params")
+        if column != label_key and params and params.get("label_key") == label_key:
+            names = label_categories(adata.obs[column]) if column in adata.obs else ()
+            if colors and all(name in colors for name in names):
+                adata.uns[colors_key(column)] = [colors[name] for name in names]
+
+
 def keys_in(columns: Iterable[object]) -> list[str]:
     """Keys of the results whose columns ``…_split`` and ``…_label`` are in ``obs``."""
     names, ending = set(map(str, columns)), obs_key("", "split")

@@ -21,7 +21,7 @@ from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputTypeError, check, check_name
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
-from centroid_encoder.tl._result import colors_key, label_categories, plain_key
+from centroid_encoder.tl._result import color_predictions, colors_key, label_categories, plain_key
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -58,7 +58,9 @@ OTHER_NAMES = {
     **dict.fromkeys(("n_splits", "cv"), "n_folds"),
     **dict.fromkeys(("obsm", "obsm_key", "rep"), "use_rep"),
     **dict.fromkeys(("lr", "learning_rate_init"), "learning_rate"),
-    **{"n_comps": "n_components", "verbose": "progress", "inplace": "copy"},
+    "n_comps": "n_components",
+    "verbose": "progress",
+    "inplace": "copy",
 }
 """Names that other packages give to our parameters."""
 
@@ -232,6 +234,9 @@ def _write(adata: AnnData, results: Results) -> None:
                     getattr(target, slot)[name] = value
                 elif name in getattr(target, slot):
                     del getattr(target, slot)[name]
+        for stored in results["uns"].values():
+            if isinstance(stored, Mapping) and "params" in stored:
+                color_predictions(target, stored["params"]["label_key"])
     except BaseException:
         target.obs, target.var, target.obsm, target.uns = before
         raise
