@@ -34,6 +34,7 @@ from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._read import Cells, Missing, listed, logger, obs_column, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import (
+    circular_words,
     doubt_words,
     missing_classes,
     mixed_sources,
@@ -254,6 +255,7 @@ def centroid_encoder(
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
+    notices += circular_words(adata, cells)
     if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
         notices.append(panel_words(panel))
     return Training(cells, key, notices, estimator, held_out, train, params, panel)

@@ -17,7 +17,7 @@ from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, row_chunks
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, check, check_name
+from centroid_encoder.errors import InputError, check, check_name, issue_warning
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill, is_gap
@@ -211,7 +211,7 @@ def rank_features(
     params |= {"corr_method": "benjamini-hochberg", **ranking.params}
     adata.uns[key_added] = {"params": params, **ranking.stored(comparison, n_features)}
     for notice in ranking.notices:
-        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+        issue_warning(notice, stacklevel=2)
 
 
 @dataclass(frozen=True)

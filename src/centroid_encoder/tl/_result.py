@@ -18,7 +18,6 @@ in the order of the categories of the label column, the order of figures and tab
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, MissingKeyError, check_name
+from centroid_encoder.errors import InputError, MissingKeyError, check_name, issue_warning
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
@@ -382,7 +381,7 @@ def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
         text = f"{n:,} of {len(ids):,} cells belong to another result than that in uns[{name!r}]"
         if n == len(ids):
             raise InputError(f"{text}; take the table in which that result was computed")
-        warnings.warn(f"{text}, and are left out", CentroidEncoderWarning, stacklevel=4)
+        issue_warning(f"{text}, and are left out", stacklevel=4)
     return np.asarray(~is_other)
 
 

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from centroid_encoder.checks import Number
 from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.errors import CentroidEncoderWarning, InputTypeError, check, check_name
+from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import color_predictions, colors_key, label_categories, plain_key
@@ -169,7 +169,7 @@ def warn_user(notice: str) -> None:
     """Log a notice and warn at the line where the user called a function of `tl`."""
     logger.warning("%s", notice)
     # Three frames lie between: this function, `run_job` and the function of `tl`.
-    warnings.warn(notice, CentroidEncoderWarning, stacklevel=4)
+    issue_warning(notice, stacklevel=4)
 
 
 def run_job(
