@@ -101,7 +101,7 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
         column, params = obs_key(key, "label"), isinstance(stored, Mapping) and stored.get("params")
         if column != label_key and params and params.get("label_key") == label_key:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
-            if colors and all(name in colors for name in names):
+            if colors and len(names) and all(name in colors for name in names):
                 adata.uns[colors_key(column)] = [colors[name] for name in names]
 
 
