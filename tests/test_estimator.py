@@ -392,6 +392,9 @@ def test_labels_that_do_not_fit_the_data_or_the_map_are_errors(iris: Data, model
         labels[[3, 5]] = None
         with pytest.raises(ValueError, match="y has 2 missing labels"):
             quick().fit(X, labels)
+    for swapped in ((y, X), (pd.Series(y), pd.DataFrame(X))):
+        with pytest.raises(ValueError, match="X comes first"):
+            quick().fit(*swapped)
     before = model.calibration_
     for arguments, words in (
         ((X[:2], ["setosa", "rose"]), "'rose', which is not among the classes"),

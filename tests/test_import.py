@@ -60,3 +60,16 @@ def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="No centroid_encoder attribute umap"):
         _ = ce.umap
     assert not hasattr(ce, "__path_that_is_not_there__")
+
+
+def test_the_installed_scanpy_finds_neighbors_of_many_cells():
+    """Above 8,192 cells, scanpy reads sparse matrices of pynndescent, of a type by version."""
+    import anndata as ad
+    import numpy as np
+    import scanpy as sc
+
+    rows = np.random.default_rng(0).normal(size=(9_000, 5)).astype(np.float32)
+    adata = ad.AnnData(rows)
+    sc.pp.neighbors(adata, use_rep="X", n_neighbors=4)
+    row = adata.obsp["distances"][[0]]
+    assert np.allclose(row.data, np.linalg.norm(rows[row.indices] - rows[0], axis=1), atol=1e-5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 
@@ -38,6 +40,16 @@ class DivergedError(_NamesParameter, FloatingPointError):
 
 class CentroidEncoderWarning(UserWarning):
     """A warning about data or results; nothing failed."""
+
+
+def issue_warning(text: str, stacklevel: int) -> None:
+    """Issue a `CentroidEncoderWarning`, unless ``scanpy.settings.verbosity`` is 0.
+
+    The `stacklevel` is that of `warnings.warn` in the calling function. scanpy is not imported.
+    """
+    scanpy = sys.modules.get("scanpy")
+    if scanpy is None or scanpy.settings.verbosity > 0:
+        warnings.warn(text, CentroidEncoderWarning, stacklevel=stacklevel + 1)
 
 
 def check(fits: object, text: str, parameter: str | None = None) -> None:

@@ -333,6 +333,8 @@ class CentroidEncoder(
         callback: Callback | None,
     ) -> Fit:
         _check_no_anndata(X)
+        is_swapped = getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2
+        check(not is_swapped, "X has one dimension, and y two: X comes first, as in fit(X, y)", "X")
         check_consistent_length(X, y, groups)
         classes, codes = checks.classes_of(y)
         of_samples, names = _group_codes(groups)

@@ -20,7 +20,8 @@ ONE_PANEL = sorted({*FIGURES} - {"reliability", "voronoi"})
 @pytest.fixture
 def adata(embed: Any, validate: Any, add_panel: Any) -> ad.AnnData:
     adata: ad.AnnData = add_panel(validate(embed(unlabeled=3)))
-    adata.uns["cell_type_colors"] = ["#111111", "#222222", "#333333"]
+    for column in ("cell_type", "ce_label", "ce_cv_label"):
+        adata.uns[f"{column}_colors"] = ["#111111", "#222222", "#333333"]
     return adata
 
 

@@ -140,3 +140,30 @@ def test_a_category_that_counts_as_unlabeled_keeps_its_colour(make_cells, fast):
     assert adata.uns[KEY] == ["#111111", "#222222", "#333333"]
     selection = adata[adata.obs["cell_type"] != "a"].copy()
     assert drawn(selection) == drawn(adata)
+
+
+def test_predicted_classes_have_the_colours_of_their_labels(make_cells, fast):
+    """scanpy draws the columns of labels, of predictions and of a cross-validation alike."""
+    adata = make_cells(3, names=["a", "none", "c"])
+    kept = [adata.obs["cell_type"].cat.categories.get_loc(name) for name in "ac"]
+    columns = ["ce_label_colors", "ce_cv_label_colors"]
+    options = {"unlabeled_category": "none", "model": fast, "progress": False}
+
+    def check() -> None:
+        expected = [to_hex(adata.uns["cell_type_colors"][i]) for i in kept]
+        assert [list(adata.uns[column]) for column in columns] == [expected] * 2
+
+    ce.tl.centroid_encoder(adata, "cell_type", **options)
+    assert not any(name.endswith("_colors") for name in adata.uns)
+    adata.uns["cell_type_colors"] = np.array(["#ff0000", "#00ff00", "#0000ff"])
+    for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
+        tool(adata, "cell_type", **options)
+    check()
+    ce.pl.voronoi(adata, palette=["#111111", "#222222", "#333333"], show=False)
+    check()
+    set_label_color(adata, "cell_type", "c", "gold")
+    check()
+    query = adata[:30].copy()
+    query.uns.clear()
+    ce.tl.ingest(query, adata, progress=False)
+    assert list(query.uns["ce_label_colors"]) == list(adata.uns["ce_label_colors"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -69,6 +70,16 @@ def test_texts_replace_missing_figures(embed, cells, validate):
     assert len(titles(figure)) == 3
     assert words(figure)[0].startswith("Cross-validated")
     assert_legible(figure)
+
+
+def test_forty_long_names_leave_room_for_the_maps(embed):
+    names = [f"CD4-positive, alpha-beta memory T cell (effector) {i}" for i in range(40)]
+    figure = draw(embed(40, n_obs=400, names=names))
+    assert_legible(figure)
+    sides = [ax.get_window_extent().size / figure.dpi for ax in figure.axes[:2]]
+    assert np.min(sides) > 3  # inches
+    ends = [text.get_text()[-2:] for text in figure.axes[1].get_legend().get_texts()]
+    assert ends == [name[-2:] for name in names]
 
 
 @pytest.mark.slow

@@ -199,12 +199,33 @@ def test_a_palette_colours_the_column_that_is_drawn(adata: ad.AnnData) -> None:
     assert {*by_color(ax)} == {*found}, "predicted classes have the colours of the classes"
 
 
-def test_thirty_long_names_on_the_data_do_not_overlap(embed: Any) -> None:
-    names = [f"CD4+/CD45RA+/CD25- T cell {i}" for i in range(30)]
-    adata = embed(30, n_obs=300, names=names)
-    ax = ce.pl.voronoi(adata, split="train", legend_loc="on data", show=False)
-    ax.figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    assert len(boxes) == 30
-    n_over = sum(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[i + 1 :])
-    assert n_over <= 2
+def test_long_names_on_the_data_do_not_overlap(embed: Any) -> None:
+    """Up to 25 are moved apart. More are left out where there is no room."""
+    for n, least in ((20, 18), (40, 15)):
+        names = [f"CD4+/CD45RA+/CD25- T cell {i}" for i in range(n)]
+        adata = embed(n, n_obs=10 * n, names=names)
+        ax = ce.pl.voronoi(adata, split="train", legend_loc="on data", show=False)
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert len(boxes) >= least
+        for i, box in enumerate(boxes):
+            assert ax.bbox.x0 <= box.x0 + 1
+            assert box.x1 <= ax.bbox.x1 + 1
+            assert not any(box.shrunk(0.99, 0.99).overlaps(other) for other in boxes[:i])
+
+
+def test_a_legend_never_lies_on_the_next_axes_nor_on_a_whole_panel(embed: Any) -> None:
+    """That of circles and rings is in the panel with names on the data; a long one is beside it."""
+    adata = embed()
+    figure, (ax, other) = plt.subplots(1, 2)
+    look = {"split": "all", "legend_loc": "on data", "mark_misplaced": True}
+    ce.pl.voronoi(adata, ax=ax, show=False, **look)
+    figure.canvas.draw()
+    legend = ax.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["held out", "misplaced"]
+    assert not legend.get_window_extent().overlaps(other.get_window_extent())
+    assert ax.bbox.x0 < legend.get_window_extent().x0
+    for n, is_inside in ((3, True), (20, False)):
+        drawn = ce.pl.voronoi(embed(n, n_obs=10 * n), legend_loc="upper left", show=False)[-1]
+        drawn.figure.canvas.draw()
+        assert (drawn.get_legend().get_window_extent().x0 < drawn.bbox.x1) == is_inside

@@ -276,6 +276,14 @@ def test_paths_and_arrays_are_refused(data, words):
             for name in ("batch_key", "batch", "donor_key", "sample_key", "groups")
         ),
         ("ingest", "max_epochs", r"ingest\(\) has no parameter 'max_epochs'"),
+        ("centroid_encoder", "seed", r"did you mean 'random_state'\?$"),
+        ("cross_validate", "random_seed", r"did you mean 'random_state'\?$"),
+        ("cross_validate", "n_splits", r"did you mean 'n_folds'\?$"),
+        ("centroid_encoder", "groupby", r"did you mean 'label_key'\?$"),
+        ("centroid_encoder", "n_epochs", r"pass model=ce\.CentroidEncoder\(max_epochs=…\)"),
+        ("feature_panel", "n_comps", r"pass model=ce\.CentroidEncoder\(n_components=…\)"),
+        ("ingest", "verbose", r"did you mean 'progress'\?$"),
+        ("ingest", "obsm", r"did you mean 'use_rep'\?$"),
     ],
 )
 def test_unknown_parameters_are_refused_with_a_hint(cells, function, name, words):

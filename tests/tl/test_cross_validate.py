@@ -207,6 +207,26 @@ class TestWarnings:
         validate(cells)
         assert not len(cells.uns["ce_cv"]["warnings"])
 
+    @pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
+    def test_labels_and_values_that_follow_from_the_data(self, cells, fast, tool):
+        def notices(label_key: str, use_rep: str) -> list[str]:
+            return tool.job(cells, label_key, use_rep=use_rep, model=fast).notices
+
+        rng, many = np.random.default_rng(0), pd.DataFrame({"a": 0.0, "b": 1.0}, cells.obs_names)
+        many[:] = rng.normal(size=many.shape)
+        cells.obsm = {"X_umap": many.to_numpy(), "markers": many, "X_pca": cells.X[:, :5].copy()}
+        cells.obs["louvain"] = cells.obs["cell_type"].to_numpy()
+        (text,) = notices("louvain", "X_pca")
+        assert "follow from the clustering 'louvain'" in text
+        del cells.obs["louvain"]
+        ce.tl.centroid_encoder(
+            cells, "cell_type", n_components=5, key_added="own", model=fast, progress=False
+        )
+        for use_rep, n in {"X_umap": 1, "own": 1, "markers": 0, "X_pca": 0, "X": 0}.items():
+            found = notices("cell_type", use_rep)
+            assert len(found) == n
+            assert all(f"obsm[{use_rep!r}] looks like" in text for text in found)
+
 
 @pytest.mark.parametrize(
     ("kwargs", "words"),

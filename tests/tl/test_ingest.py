@@ -171,11 +171,12 @@ class TestReferences:
         ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False, **source)
         model = ce.tl.fitted_model(known)
         model.__dict__.pop("feature_names_in_", None)
-        found = ingest(new, known, copy=True)
+        found = ingest(new, known, use_rep=source.get("use_rep"), copy=True)
         values = new.layers["scaled"] if "layer" in source else new.obsm["X_pca"]
         assert_allclose(found.obsm["X_ce"], model.transform(values), atol=1e-6)
         # A query can be a reference: it stores the map and where its values are.
-        assert_array_equal(ingest(new, found, copy=True).obsm["X_ce"], found.obsm["X_ce"])
+        again = ingest(new, found, use_rep=source.get("use_rep"), copy=True)
+        assert_array_equal(again.obsm["X_ce"], found.obsm["X_ce"])
         del new.layers["scaled"], new.obsm["X_pca"]
         with pytest.raises(KeyError, match=r"(layers|obsm) has no"):
             ingest(new, known)
@@ -327,6 +328,40 @@ class TestNames:
         query.obsm["markers"] = query.obsm["markers"].rename(columns={names[0]: "other"})
         with pytest.raises(ValueError, match=r"obsm\['markers'\] lacks 1 of the .* 'marker 0'"):
             ingest(query, known, key_added="q")
+
+    def test_components_of_another_pca_are_refused(self, cells, fast, ingest, unchanged, tmp_path):
+        sc.pp.pca(cells, n_comps=4)
+        known, new = cells[:80].copy(), cells[80:].copy()
+        ce.tl.centroid_encoder(known, "cell_type", use_rep="X_pca", model=fast, progress=False)
+        known.write_h5ad(tmp_path / "known.h5ad")
+        expected = ingest(new, known, copy=True).obsm["X_ce"]  # one PCA made both
+        own, rest = new[:, ::-1].copy(), new[:, :6].copy()
+        assert_array_equal(ingest(own, known, copy=True).obsm["X_ce"], expected)
+        assert_array_equal(ingest(rest, known, copy=True).obsm["X_ce"], expected)
+        sc.pp.pca(own, n_comps=4)
+        for reference in (known, tmp_path / "known.h5ad"):
+            for use_rep in (None, "X_pca"):
+                with unchanged(own), pytest.raises(ValueError, match="another PCA") as caught:
+                    ingest(own, reference, use_rep=use_rep)
+                assert caught.value.parameter == "use_rep"
+        # The example of the docstring.
+        ours = own[:, known.var_names].X - cells.X.mean(axis=0)
+        own.obsm["X_pca"] = np.asarray(ours @ known.varm["PCs"])
+        del own.varm["PCs"]
+        with unchanged(own), pytest.raises(ValueError, match="pass use_rep='X_pca'"):
+            ingest(own, known)
+        ingest(own, known, use_rep="X_pca")
+        assert_allclose(own.obsm["X_ce"], expected, atol=1e-4)
+
+    @pytest.mark.parametrize("named", ["reference", "query", "none"])
+    def test_columns_without_names_must_be_confirmed(self, known, new, fast, ingest, named):
+        for adata, kind in ((known, "reference"), (new, "query")):
+            values = pd.DataFrame(adata.X[:, :4], adata.obs_names, list("abcd"))
+            adata.obsm["X_scVI"] = values if kind == named else values.to_numpy()
+        ce.tl.centroid_encoder(known, "cell_type", use_rep="X_scVI", model=fast, progress=False)
+        with pytest.raises(ValueError, match="pass use_rep='X_scVI'"):
+            ingest(new, known)
+        ingest(new, known, use_rep="X_scVI")
 
 
 class TestValues:

@@ -73,6 +73,27 @@ def test_names_that_files_cannot_hold_are_refused(cells, unchanged, tool, name):
         getattr(ce.tl, tool).job(cells, source, key_added=name)
 
 
+def test_the_name_of_the_embedding_stands_for_the_default_result(cells, fast):
+    """X_ce is the only name in obsm that differs from the key."""
+    options = {"model": fast, "progress": False}
+    ce.tl.centroid_encoder(cells, "cell_type", key_added="X_ce", **options)
+    ce.tl.cross_validate(cells, "cell_type", n_folds=2, key_added="X_ce", **options)
+    assert {"ce", "ce_cv"} <= set(cells.uns)
+    assert not any(name.startswith("X_ce") for name in (*cells.uns, *cells.obs))
+    for table in (ce.tl.misplaced, ce.tl.mislabeled):
+        assert table(cells, key="X_ce").equals(table(cells))
+    for plot in (ce.pl.voronoi, ce.pl.confusion, ce.pl.history, ce.pl.calibration, ce.pl.regions):
+        drawn, expected = (
+            np.atleast_1d(plot(cells, key=key, show=False)) for key in ("X_ce", "ce")
+        )
+        assert [ax.get_title() for ax in drawn] == [ax.get_title() for ax in expected]
+        assert [ax.get_xlabel() for ax in drawn] == [ax.get_xlabel() for ax in expected]
+    query = cells.copy()
+    ce.tl.ingest(query, cells, key="X_ce", progress=False)
+    assert "X_ce_label" not in query.obs
+    assert (query.obs["ce_split"] == "query").all()
+
+
 @pytest.mark.parametrize(("slot", "name"), [("obsm", "X_pca"), ("uns", "neighbors")])
 def test_results_of_other_tools_are_not_replaced(cells, fast, unchanged, slot, name):
     getattr(cells, slot)[name] = np.ones((120, 2))
@@ -83,6 +104,3 @@ def test_results_of_other_tools_are_not_replaced(cells, fast, unchanged, slot, n
 def test_a_result_of_ours_is_replaced(cells, fast):
     for _ in range(2):
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added="k", progress=False)
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-    with pytest.raises(ValueError, match=r"obsm\['X_ce'\] exists already"):
-        ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added="X_ce", progress=False)

@@ -15,7 +15,7 @@ from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rg
 
 from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import Result, colors_key, label_categories
+from centroid_encoder.tl._result import Result, color_predictions, colors_key, label_categories
 
 Palette: TypeAlias = "str | Colormap | Sequence[str] | Cycler[Any, Any] | Mapping[str, str]"
 
@@ -90,13 +90,20 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
     if adata.is_view:
         adata._init_as_actual(adata.copy())
     adata.uns[colors_key(label_key)] = list(colors.values())
+    color_predictions(adata, label_key)
 
 
 def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -> None:
-    """Store the colours for scanpy and napari, but not in a view, which would become a copy."""
+    """Store the colours for scanpy and napari, but not in a view, which would become a copy.
+
+    The predicted classes get them as well.
+    """
+    if adata.is_view:
+        return
     new = [colors[name] for name in result.categories]
-    if not adata.is_view and new != _stored(adata, result.label_key, len(new)):
+    if new != _stored(adata, result.label_key, len(new)):
         adata.uns[colors_key(result.label_key)] = new
+    color_predictions(adata, result.label_key)
 
 
 def unlabeled_color(ax: Axes) -> str:

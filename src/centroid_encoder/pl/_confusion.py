@@ -18,7 +18,7 @@ from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.pl._legend import color_bar
+from centroid_encoder.pl._legend import FEWER_LETTERS, color_bar, shortened
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import (
@@ -72,7 +72,7 @@ def confusion(
     places = _similar(table) if order == "similar" else np.arange(len(table))
     table, names = table[np.ix_(places, places)], [str(classes[i]) for i in places]
     # The middle is left out, because names with the same beginning often have different ends.
-    names = [name if len(name) <= 25 else f"{name[:16]}…{name[-8:]}" for name in names]
+    names = [shortened(name, FEWER_LETTERS) for name in names]
     size = table.sum(axis=1, keepdims=True)
     shares = np.divide(100 * table, size, out=np.full(table.shape, np.nan), where=size > 0)
     values = np.where(size > 0, table, np.nan) if counts else shares

@@ -21,6 +21,9 @@ from centroid_encoder.pl._values import Values
 
 MAX_ENTRIES = 100  # classes in a legend; the colours of more cannot be distinguished
 MAX_ROWS = 25  # rows of a legend, before another column is added
+MAX_INSIDE = 12  # entries of a legend within a panel; more would cover it
+N_STEPS = 200  # in which names are moved apart
+MOST_LETTERS, FEWER_LETTERS = 50, 25  # in a name, in one column and in several
 
 
 def legends(
@@ -31,77 +34,64 @@ def legends(
     loc: str | None,
     marked: bool,
     rings: bool,
-    **style: Any,
+    grey_color: str | None = None,
+    size: float | str | None = None,
 ) -> None:
     """Add the legends of a panel of `voronoi`; the last one explains circles and rings.
 
-    `regions` are the name and the colours of the classes if the points have other colours.
+    `regions` are the name and the colours of the classes if the points have other colours. `loc` is
+    that of `voronoi`; `size` is the size of the letters, and `grey_color` the colour of cells
+    without a value.
     """
     if loc is None or loc == "none":
         return
-    regions = regions if loc == "right margin" else None
-    marks: dict[str, Any] = {"marked": marked, "rings": rings}
-    has_points = loc != "on data" and bool(values.colors)
-    if has_points:
-        also = marks if regions is None else {}
-        legend_beside(ax, values.name, values.colors or {}, values.grey, loc=loc, **also, **style)
-    if regions is not None:
-        legend_beside(ax, regions[0], regions[1], regions=True, **marks, **style)
-    elif not has_points and (marked or rings):
-        legend_beside(ax, "", {}, **marks, **style)
+    found: list[tuple[str, list[Line2D]]] = []
+    if values.colors and loc != "on data":
+        grey = [_dot(name, grey_color or unlabeled_color(ax)) for name in values.grey]
+        found.append((values.name, [*_dots(values.colors, "o"), *grey]))
+    if regions is not None and loc == "right margin":
+        found.append((regions[0], _dots(regions[1], "s")))
+    marks = [_dot("held out", "none", "0.5")] if rings else []
+    marks += [_dot("misplaced", "none", plt.rcParams["text.color"])] if marked else []
+    if not found:
+        found.append(("", []))
+    found[-1][1].extend(marks)
+    for title, handles in found:
+        if handles:
+            _add_legend(ax, title, handles, "lower right" if loc == "on data" else loc, size)
 
 
-def legend_beside(
-    ax: Any,
-    title: str,
-    colors: Mapping[object, str],
-    grey: Sequence[str] = (),
-    *,
-    marked: bool = False,
-    regions: bool = False,
-    rings: bool = False,
-    grey_color: str | None = None,
-    loc: str = "right margin",
-    size: float | str | None = None,
+def _dots(colors: Mapping[object, str], marker: str) -> list[Line2D]:
+    """Return the entries of the first `MAX_ENTRIES` names, and one with the number of others."""
+    dots = []
+    for name, color in list(colors.items())[:MAX_ENTRIES]:
+        face, edge = (color, "none") if marker == "o" else (to_rgba(color, REGION_ALPHA), color)
+        dots.append(_dot(name, face, edge, marker))
+    more = len(colors) - MAX_ENTRIES
+    return dots + [_dot(f"… and {more} more", "none")] * (more > 0)
+
+
+def _dot(name: object, color: Any, edge: Any = "none", marker: str = "o") -> Line2D:
+    style = {"marker": marker, "markersize": 6, "markerfacecolor": color, "mec": edge}
+    return Line2D([], [], linestyle="none", color=color, label=str(name), **style)
+
+
+def _add_legend(
+    ax: Any, title: str, handles: list[Line2D], loc: str, size: float | str | None
 ) -> None:
-    """Add a legend to the right of a panel, and of a legend or colour bar that is already there.
-
-    Another `loc` of matplotlib puts it inside. `size` is the size of the letters.
-
-    It has the first `MAX_ENTRIES` names, the number of the others, and the `grey` entries. `marked`
-    adds an entry for the circles around misplaced cells, and `rings` one for held-out cells. With
-    `regions`, the colours are those of regions instead of points.
-    """
-    handles = [
-        _dot(name, to_rgba(color, REGION_ALPHA), color, "s") if regions else _dot(name, color)
-        for name, color in list(colors.items())[:MAX_ENTRIES]
-    ]
-    if len(colors) > MAX_ENTRIES:
-        handles.append(_dot(f"… and {len(colors) - MAX_ENTRIES} more", "none"))
-    handles += [_dot(name, grey_color or unlabeled_color(ax)) for name in grey]
-    if rings:
-        handles.append(_dot("held out", "none", "0.5"))
-    if marked:
-        handles.append(_dot("misplaced", "none", plt.rcParams["text.color"]))
-    first = ax.get_legend()
-    there = [*ax.child_axes, *([] if first is None else [first])]
-    right = max([ax.bbox.x1, *(artist.get_tightbbox().x1 for artist in there)])
-    size = size or "small"
-    style: dict[str, Any] = {"fontsize": size, "title_fontsize": size, "frameon": False}
-    style |= {"alignment": "left", "borderaxespad": 1, "handletextpad": 0.3, "columnspacing": 1}
-    if loc == "right margin":
+    """Add a legend within a panel or, also if it is long, to the right of all that is there."""
+    first, size, n_columns = ax.get_legend(), size or "small", -(-len(handles) // MAX_ROWS)
+    style: dict[str, Any] = {"fontsize": size, "title_fontsize": size, "loc": loc}
+    if loc == "right margin" or len(handles) > MAX_INSIDE:
+        there = [*ax.child_axes, *([] if first is None else [first])]
+        right = max([ax.bbox.x1, *(artist.get_tightbbox().x1 for artist in there)])
         beside = (right - ax.bbox.x0) / ax.bbox.width
-        style |= {"loc": "center left", "bbox_to_anchor": (beside, 0.5)}
-    else:
-        style |= {"loc": loc, "frameon": True}
-    legend = ax.legend(
-        handles,
-        # Labels are given, because matplotlib omits handles whose labels begin with an underscore.
-        [handle.get_label() for handle in handles],
-        title=title,
-        ncols=-(-len(handles) // MAX_ROWS),
-        **style,
-    )
+        style |= {"loc": "center left", "bbox_to_anchor": (beside, 0.5), "frameon": False}
+    # Labels are given, because matplotlib omits handles whose labels begin with an underscore.
+    n = MOST_LETTERS if n_columns == 1 else FEWER_LETTERS
+    style |= {"labels": [shortened(str(handle.get_label()), n) for handle in handles]}
+    style |= {"alignment": "left", "borderaxespad": 1, "handletextpad": 0.3, "columnspacing": 1}
+    legend = ax.legend(handles=handles, title=title, ncols=n_columns, **style)
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)
     if first is not None:
@@ -110,10 +100,9 @@ def legend_beside(
         first.set_clip_on(False)
 
 
-def _dot(name: object, color: Any, edge: Any = "none", marker: str = "o") -> Line2D:
-    style = {"marker": marker, "markersize": 6, "markerfacecolor": color, "mec": edge}
-    label = textwrap.fill(str(name), 50)
-    return Line2D([], [], linestyle="none", color=color, label=label, **style)
+def shortened(name: str, n: int) -> str:
+    """Return a name of at most n letters, with "…" instead of the middle of a longer one."""
+    return name if len(name) <= n else f"{name[: n - n // 3 - 1]}…{name[-(n // 3) :]}"
 
 
 def color_bar(ax: Any, name: str, mappable: ScalarMappable, *, height: float = 0.6) -> Any:
@@ -140,33 +129,39 @@ def legend_on_data(
 ) -> None:
     """Write names over the (M, 2) centers of their classes, moved apart if they would overlap.
 
+    More than `MAX_ROWS` names are shortened and not moved; those without room are left out.
     `size` is that of the letters, and `outline` the width of their outline, in points.
     """
     there = np.isfinite(centers).all(axis=1)
     names, centers = [names[i] for i in np.flatnonzero(there).tolist()], centers[there]
+    are_many = len(names) > MAX_ROWS
+    names = [shortened(name, FEWER_LETTERS) if are_many else wrapped(name) for name in names]
     ink = plt.rcParams["text.color"]
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 4}
     style |= {"clip_on": True, "in_layout": False, "parse_math": False}
     width = 2.5 if outline is None else outline
     style["path_effects"] = [withStroke(linewidth=width, foreground=ax.get_facecolor())]
     ax.apply_aspect()
-    texts = [
-        ax.text(*place, wrapped(name), **style) for place, name in zip(centers, names, strict=True)
-    ]
+    texts = [ax.text(*place, name, **style) for place, name in zip(centers, names, strict=True)]
     # Smaller letters, if the names would overlap.
-    for smaller in [size] if size else ["small", "x-small", "xx-small", 4][len(names) > 12 :]:
+    for smaller in [size] if size else ["small", "x-small", "xx-small"][2 * are_many :]:
         for text in texts:
             text.set_fontsize(smaller)
         extents = np.reshape([text.get_window_extent().extents for text in texts], (-1, 4))
         middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-        ends, has_line = move_apart(middles, sizes, ax.get_window_extent())
-        apart = np.abs(ends[:, None] - ends) >= (sizes[:, None] + sizes) / 2
-        if (apart.any(axis=2) | np.eye(len(texts), dtype=bool)).all():
+        n_steps = 0 if are_many else N_STEPS
+        ends, has_line = move_apart(middles, sizes, ax.get_window_extent(), n_steps)
+        apart = (np.abs(ends[:, None] - ends) >= (sizes[:, None] + sizes) / 2).any(axis=2)
+        if (apart | np.eye(len(texts), dtype=bool)).all():
             break
-    ends = ax.transData.inverted().transform(ends)
-    for text, center, end, line in zip(texts, centers, ends, has_line, strict=True):
+    ends, kept = ax.transData.inverted().transform(ends), list[int]()
+    for i, (text, center, end) in enumerate(zip(texts, centers, ends, strict=True)):
+        if not apart[i, kept].all():
+            text.remove()
+            continue
+        kept.append(i)
         text.set_position(end)
-        if line:
+        if has_line[i]:
             ax.plot(*np.stack([center, end]).T, color=ink, linewidth=0.6, zorder=3)
 
 
@@ -177,7 +172,10 @@ def wrapped(name: str) -> str:
 
 
 def move_apart(
-    places: NDArray[np.floating], sizes: NDArray[np.floating], page: BboxBase
+    places: NDArray[np.floating],
+    sizes: NDArray[np.floating],
+    page: BboxBase,
+    n_steps: int = N_STEPS,
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """Move rectangles up and down until none overlap, as far as they fit on the page.
 
@@ -194,7 +192,7 @@ def move_apart(
     # Names at the same height need a direction to move in.
     order = np.arange(len(middles))
     tie = np.sign(order[:, None] - order)
-    for _ in range(200):
+    for _ in range(n_steps):
         away = middles[:, None, 1] - middles[:, 1]
         push = np.where(are_near, np.maximum(least[..., 1] - np.abs(away), 0), 0)
         if not push.any():

@@ -149,8 +149,9 @@ def voronoi(
         Draw the frame and the names of the components. Default: as set by
         `scanpy.set_figure_params`.
     legend_loc
-        ``"right margin"``, ``"on data"``, a location of matplotlib such as ``"upper left"``, or
-        None. With ``"on data"``, names are moved apart if they would overlap.
+        ``"right margin"``, ``"on data"``, a location of matplotlib such as ``"upper left"`` (for up
+        to 12 entries; a longer legend is in the right margin), or None. With ``"on data"``, up to
+        25 names are moved apart if they would overlap; of more names, those that fit are written.
     legend_fontsize, legend_fontoutline
         Font size of the names, and width in points of the outline of names on the data.
     ncols

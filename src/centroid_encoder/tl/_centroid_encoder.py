@@ -46,6 +46,7 @@ from centroid_encoder.tl._read import (
     read_cells,
 )
 from centroid_encoder.tl._summary import (
+    circular_words,
     doubt_words,
     missing_classes,
     mixed_sources,
@@ -270,6 +271,7 @@ def centroid_encoder(
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
+    notices += circular_words(adata, cells)
     if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
         notices.append(panel_words(panel))
     return Training(cells, key, notices, estimator, held_out, train, params, panel)

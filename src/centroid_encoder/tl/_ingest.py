@@ -27,7 +27,7 @@ from centroid_encoder.tl._new_cells import (
     read_new_cells,
 )
 from centroid_encoder.tl._read import logger
-from centroid_encoder.tl._reference import Reference, read_reference
+from centroid_encoder.tl._reference import Reference, check_space, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -78,7 +78,8 @@ def ingest(
         Key of ``adata.layers`` with the query's values. Default: where the reference had them.
     use_rep
         Key of ``adata.obsm`` with the query's values, or ``"X"``. Default: where the reference had
-        them.
+        them. If its columns have no names, pass it to confirm that its axes are those of the
+        reference, see the notes.
     use_raw
         Take the query's values from ``adata.raw``; by default where the reference had them.
     missing
@@ -151,6 +152,18 @@ def ingest(
     a map without names, such as one of a representation, the query must have the same number of
     columns.
 
+    Columns of a representation mean the same only if one PCA or one model made those of both
+    tables. A PCA or scVI model of the query alone has other axes: labels are then wrong at high
+    confidence. The loadings of two PCAs are compared (``varm["PCs"]``), and an error is raised if
+    they differ; for everything else, `use_rep` is your confirmation. This projects a query by the
+    PCA of the reference::
+
+        ours = query[:, reference.var_names].X - reference.X.mean(axis=0)
+        query.obsm["X_pca"] = np.asarray(ours @ reference.varm["PCs"])
+        ce.tl.ingest(query, reference, use_rep="X_pca")
+
+    If the query has loadings of its own, delete them first (``del query.varm["PCs"]``).
+
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
@@ -184,7 +197,7 @@ def ingest(
     for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
-    key_added = key if key_added is None else result_key(key_added)
+    key_added = _result.plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)
@@ -197,6 +210,9 @@ def ingest(
         source = dict(known.source)
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, known.model, source, allowed)
+    is_named = cells.names is not None and hasattr(known.model, "feature_names_in_")
+    if known.source and source["use_rep"] not in (None, "X") and not is_named:
+        check_space(adata, source["use_rep"], known, is_chosen=use_rep is not None)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"

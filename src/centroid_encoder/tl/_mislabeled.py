@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, MissingKeyError
+from centroid_encoder.errors import InputError, MissingKeyError, issue_warning
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key, stored_column
 
@@ -122,7 +120,7 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     if n_left_out := int((is_relabeled & (cells.own != predicted)).sum()) + cells.n_new:
         text = f"cells that are left out: {n_left_out}. They were relabelled to a class that is not"
         text = f"{text} the predicted one; run ce.tl.cross_validate again to judge them"
-        warnings.warn(text, CentroidEncoderWarning, stacklevel=2)
+        issue_warning(text, stacklevel=2)
     listed = listed[~is_relabeled[listed]]
     if not len(listed) and not reason:
         reason = "the cells that looked mislabelled were relabelled or are not in this table"
@@ -137,5 +135,5 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     )
     table.attrs["reason"] = reason
     if reason:
-        warnings.warn(f"no cell is listed: {reason}", CentroidEncoderWarning, stacklevel=2)
+        issue_warning(f"no cell is listed: {reason}", stacklevel=2)
     return table

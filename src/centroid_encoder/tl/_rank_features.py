@@ -16,7 +16,7 @@ from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, check, check_name
+from centroid_encoder.errors import InputError, check, check_name, issue_warning
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill, is_gap
@@ -189,6 +189,8 @@ def rank_features(
     >>> sc.get.rank_genes_groups_df(adata, "CD19+ B", key="rank_features")["names"].tolist()
     ['CD79A', 'CD79B', 'CD74']
     """
+    text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
+    check(str(method) != "wilcoxon", text, "method")
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
@@ -216,7 +218,7 @@ def rank_features(
     fields = compared[0][compared[2]]
     adata.uns[key_added] = {"params": params, **_records(fields, n_features, **found)}
     for notice in notices:
-        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+        issue_warning(notice, stacklevel=2)
 
 
 def _is_ranking(stored: Any) -> bool:

@@ -14,7 +14,7 @@ from anndata import AnnData
 from anndata.io import read_elem
 from sklearn.utils.validation import check_is_fitted
 
-from centroid_encoder.errors import InputTypeError
+from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl import _result
@@ -36,6 +36,8 @@ class Reference:
     """Arguments of `read_matrix` for the training cells; empty for a map alone."""
     colors: list[str] | None = None
     """Colours of `categories`."""
+    loadings: pd.DataFrame | None = None
+    """Loadings of the PCA whose components the map takes, see `loadings_of`."""
 
 
 def read_reference(
@@ -55,10 +57,12 @@ def read_reference(
     if path.is_file() and path.suffix.lower() != ".h5ad":
         return _of_model(load(path, device=device or "auto"), path.name)
     with reading(path), opened(path) as file:
-        # Only the map, its labels and their colours are read.
+        # Only the map, its labels and their colours, and loadings of a PCA are read.
         obs, uns = read_elem(file["obs"]), file.get("uns", {})
-        wanted = [name for name in uns if name == key or name in map(_result.colors_key, obs)]
-        adata = AnnData(obs=obs, uns={name: read_elem(uns[name]) for name in wanted})
+        wanted = {_result.plain_key(key), *map(_result.colors_key, obs)}.intersection(uns)
+        uns = {name: read_elem(uns[name]) for name in wanted}
+        parts = {name: read_elem(file[name]) for name in ("var", "varm") if name in file}
+        adata = AnnData(obs=obs, uns=uns, **parts)
     return _of_anndata(adata, key, device, path.name)
 
 
@@ -82,5 +86,39 @@ def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Re
     # The labels of ingested cells are predictions of a map that was trained on other labels.
     label_key = stored.params.get("reference_label_key", stored.label_key)
     return replace(
-        known, categories=categories, label_key=label_key, source=stored.source, colors=colors
+        known,
+        categories=categories,
+        label_key=label_key,
+        source=stored.source,
+        colors=colors,
+        loadings=loadings_of(adata, stored.source["use_rep"]),
     )
+
+
+def loadings_of(adata: AnnData, use_rep: str | None) -> pd.DataFrame | None:
+    """Return the loadings of a PCA of scanpy, a row for each feature; None if there are none."""
+    name = "PCs" if use_rep == "X_pca" else use_rep
+    if name not in adata.varm:
+        return None
+    loadings = pd.DataFrame(np.asarray(adata.varm[name]), adata.var_names)
+    return loadings[~loadings.index.duplicated()]
+
+
+def check_space(adata: AnnData, use_rep: str, known: Reference, *, is_chosen: bool) -> None:
+    """Raise an InputError unless ``obsm[use_rep]`` has the axes of the reference.
+
+    If both have loadings of a PCA, these must be equal. Otherwise the user must have chosen
+    `use_rep`, since columns without names cannot be compared.
+    """
+    own, theirs, where = loadings_of(adata, use_rep), known.loadings, f"obsm[{use_rep!r}]"
+    if own is None or theirs is None:
+        text = f"{where} has no names of columns, so that its axes may differ from those of the"
+        text = f"{text} reference; if they are the same (one model or one PCA made both), pass"
+        check(is_chosen, f"{text} use_rep={use_rep!r}", "use_rep")
+        return
+    names = own.index.intersection(theirs.index)
+    mine, others = own.loc[names].to_numpy(), theirs.loc[names].to_numpy()
+    equal = mine.shape == others.shape and others.any() and np.allclose(mine, others, atol=1e-5)
+    text = f"{where} comes from another PCA than that of the reference, so that its axes differ;"
+    text = f"{text} project these cells by its loadings (the help of ce.tl.ingest has an example),"
+    check(equal, f"{text} and delete the other ones from adata.varm", "use_rep")

@@ -18,7 +18,6 @@ in the order of the categories of the label column, the order of figures and tab
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,13 +31,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import (
-    CentroidEncoderWarning,
-    InputError,
-    MissingKeyError,
-    check,
-    check_name,
-)
+from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
@@ -72,6 +65,11 @@ CALIBRATION_ERRORS = (
 """Errors after and before calibration, and the ends of the 95 % interval of the first."""
 
 
+def plain_key(key: str) -> str:
+    """Return a key; the name of the embedding of the result "ce" also stands for that result."""
+    return "ce" if key == "X_ce" else key
+
+
 def embedding_key(key: str) -> str:
     """Name in ``obsm`` of the embedding of the result `key`."""
     return "X_ce" if key == "ce" else key
@@ -79,12 +77,12 @@ def embedding_key(key: str) -> str:
 
 def obs_key(key: str, column: Column) -> str:
     """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation."""
-    return f"{key}_{column}"
+    return f"{plain_key(key)}_{column}"
 
 
 def cv_key(key: str) -> str:
     """Name in ``uns`` of the cross-validation beside the result `key`."""
-    return f"{key}_cv"
+    return f"{plain_key(key)}_cv"
 
 
 def panel_column(key: str, size: int) -> str:
@@ -95,6 +93,18 @@ def panel_column(key: str, size: int) -> str:
 def colors_key(column: str) -> str:
     """Name in ``uns`` of the colours of a column of ``obs``, as in scanpy."""
     return f"{column}_colors"
+
+
+def color_predictions(adata: AnnData, label_key: str) -> None:
+    """Give predicted classes the colours of the label column, if it has some."""
+    names = label_categories(adata.obs[label_key]) if label_key in adata.obs else ()
+    colors = dict(zip(names, adata.uns.get(colors_key(label_key), ()), strict=False))
+    for key, stored in list(adata.uns.items()):
+        column, params = obs_key(key, "label"), isinstance(stored, Mapping) and stored.get("params")
+        if column != label_key and params and params.get("label_key") == label_key:
+            names = label_categories(adata.obs[column]) if column in adata.obs else ()
+            if colors and len(names) and all(name in colors for name in names):
+                adata.uns[colors_key(column)] = [colors[name] for name in names]
 
 
 def keys_in(columns: Iterable[object]) -> list[str]:
@@ -331,7 +341,7 @@ def _read(
     Any error of `make` becomes an InputError.
     """
     check_read(adata)
-    stored = adata.uns.get(name)
+    stored = adata.uns.get(plain_key(name))
     if not isinstance(stored, Mapping) or part not in stored:
         return None
     try:
@@ -384,7 +394,7 @@ def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
         text = f"{n:,} of {len(ids):,} cells belong to another result than that in uns[{name!r}]"
         if n == len(ids):
             raise InputError(f"{text}; take the table in which that result was computed")
-        warnings.warn(f"{text}, and are left out", CentroidEncoderWarning, stacklevel=4)
+        issue_warning(f"{text}, and are left out", stacklevel=4)
     return np.asarray(~is_other)
 
 
@@ -473,7 +483,7 @@ def read_result(
     `trained`, it is raised if all cells were ingested, since their labels are predictions.
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
-    label_key, obsm_key = stored.label_key, embedding_key(key)
+    key, label_key, obsm_key = plain_key(key), stored.label_key, embedding_key(key)
     if obsm_key not in adata.obsm:
         raise MissingKeyError(f"obsm[{obsm_key!r}], {part}, is gone")
     labels = stored_column(adata, label_key, "the labels this embedding was made with")

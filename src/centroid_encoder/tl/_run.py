@@ -18,10 +18,10 @@ from sklearn.base import clone
 from centroid_encoder.checks import Number
 from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.errors import CentroidEncoderWarning, InputTypeError, check, check_name
+from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
-from centroid_encoder.tl._result import colors_key, label_categories
+from centroid_encoder.tl._result import color_predictions, colors_key, label_categories, plain_key
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -50,8 +50,19 @@ Results = Mapping[str, Mapping[str, Any]]
 deleted."""
 
 
-GROUP_NAMES = ("batch_key", "batch", "donor_key", "sample_key", "groups")
-"""Names that other packages give to the parameter `group_key`."""
+OTHER_NAMES = {
+    **dict.fromkeys(("batch_key", "batch", "donor_key", "sample_key", "groups"), "group_key"),
+    **dict.fromkeys(("groupby", "labels", "labels_key", "target"), "label_key"),
+    **dict.fromkeys(("seed", "random_seed", "rng"), "random_state"),
+    **dict.fromkeys(("n_epochs", "epochs"), "max_epochs"),
+    **dict.fromkeys(("n_splits", "cv"), "n_folds"),
+    **dict.fromkeys(("obsm", "obsm_key", "rep"), "use_rep"),
+    **dict.fromkeys(("lr", "learning_rate_init"), "learning_rate"),
+    "n_comps": "n_components",
+    "verbose": "progress",
+    "inplace": "copy",
+}
+"""Names that other packages give to our parameters."""
 
 
 def check_stop(callback: Callback, step: Report | Progress | None) -> None:
@@ -132,11 +143,10 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     @wraps(prepare)
     def tool(*args: P.args, **kwargs: P.kwargs) -> AnnData | None:
         for name in kwargs.keys() - names.keys():
-            hint = near_matches(name, names)
-            if "group_key" in names and name in GROUP_NAMES:
-                hint = "; did you mean 'group_key'?"
-            if "model" in names and name in CentroidEncoder().get_params():
-                hint = f"; it is one of the network: pass model=ce.CentroidEncoder({name}=…)"
+            ours = OTHER_NAMES.get(name, name)
+            hint = f"; did you mean {ours!r}?" if ours in names else near_matches(name, names)
+            if "model" in names and ours in CentroidEncoder().get_params().keys() - names.keys():
+                hint = f"; it is one of the network: pass model=ce.CentroidEncoder({ours}=…)"
             raise TypeError(f"{prepare.__name__}() has no parameter {name!r}{hint}")
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
@@ -159,7 +169,7 @@ def warn_user(notice: str) -> None:
     """Log a notice and warn at the line where the user called a function of `tl`."""
     logger.warning("%s", notice)
     # Three frames lie between: this function, `run_job` and the function of `tl`.
-    warnings.warn(notice, CentroidEncoderWarning, stacklevel=4)
+    issue_warning(notice, stacklevel=4)
 
 
 def run_job(
@@ -193,7 +203,7 @@ def result_key(key_added: str | None) -> str:
     key = "ce" if key_added is None else key_added
     check_name(key, "key_added", "a result")
     check_key(key, "key_added")
-    return key
+    return plain_key(key)
 
 
 def check_not_replaced(label_key: object, *written: str) -> None:
@@ -224,6 +234,9 @@ def _write(adata: AnnData, results: Results) -> None:
                     getattr(target, slot)[name] = value
                 elif name in getattr(target, slot):
                     del getattr(target, slot)[name]
+        for stored in results["uns"].values():
+            if isinstance(stored, Mapping) and "params" in stored:
+                color_predictions(target, stored["params"]["label_key"])
     except BaseException:
         target.obs, target.var, target.obsm, target.uns = before
         raise

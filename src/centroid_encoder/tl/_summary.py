@@ -31,6 +31,8 @@ POOR = 0.2
 SIGNIFICANT = 0.05
 OFF = 0.05
 """Classes whose confidence is off by more, beyond its interval, are named."""
+MAX_PLOTTED = 3
+"""Most columns of an embedding for figures."""
 CLUSTERING = re.compile("leiden|louvain|cluster|phenograph|k_?means|flowsom", re.IGNORECASE)
 """Names of columns with clusters."""
 
@@ -161,7 +163,7 @@ def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
 
 def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
     """Return warnings for a cross-validation of `cells`, which were read from `adata`."""
-    labeled, label_key = cells.codes >= 0, cells.params["label_key"]
+    labeled = cells.codes >= 0
     codes, texts = cells.codes[labeled], mixed_sources(adata, cells)
     if cells.groups is None:
         few = cells.classes[np.bincount(codes) < n_folds]
@@ -179,6 +181,20 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
         texts.append(repeated)
     if panel := panel_errors(adata, cells, adata.obs_names[labeled]):
         texts.append(panel_words(panel))
+    return texts + circular_words(adata, cells)
+
+
+def circular_words(adata: AnnData, cells: Cells) -> list[str]:
+    """Return warnings if the labels, or the values of held-out cells, may follow from the data."""
+    labeled, label_key, texts = cells.codes >= 0, cells.params["label_key"], []
+    codes, rep = cells.codes[labeled], cells.params.get("use_rep", "X")
+    of_maps = map(_result.embedding_key, _result.keys_in(adata.obs))
+    if rep != "X" and cells.names is None and (cells.X.shape[1] <= MAX_PLOTTED or rep in of_maps):
+        texts.append(
+            f"obsm[{rep!r}] looks like an embedding for figures: it distorts distances, and cells "
+            "that are held out here helped to make it, so that the errors may be too small. Learn "
+            "from X or from principal components"
+        )
     names = [label_key] if CLUSTERING.search(label_key) else map(str, adata.obs.columns)
     for name in filter(CLUSTERING.search, names):
         column = adata.obs[name][labeled]

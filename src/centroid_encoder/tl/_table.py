@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -12,7 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from anndata.utils import make_index_unique
 
-from centroid_encoder.errors import CentroidEncoderWarning, InputError, check
+from centroid_encoder.errors import InputError, check, issue_warning
 from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
 from centroid_encoder.tl._text import UNPACK, read_text
 
@@ -73,7 +72,7 @@ def read_table(path: str | PathLike[str], *, roles: Mapping[str, Role] | None = 
     except InputError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     for notice in notices:
-        warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+        issue_warning(notice, stacklevel=2)
     return adata
 
 

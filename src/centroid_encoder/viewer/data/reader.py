@@ -14,7 +14,7 @@ from npe2.types import FullLayerData
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.errors import issue_warning
 from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl._table import is_table, read_with_notices
 from centroid_encoder.viewer.data.columns import coordinates, numbers
@@ -35,7 +35,7 @@ def read(path: str | Sequence[str]) -> list[FullLayerData]:
     for one in map(Path, [path] if isinstance(path, str) else path):
         adata, notice = read_table(one)
         if notice:
-            warnings.warn(notice, CentroidEncoderWarning, stacklevel=2)
+            issue_warning(notice, stacklevel=2)
         layers.append(points_layer(adata, one.stem, one))
     return layers
 

@@ -189,11 +189,11 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
 
 
 def _map_of(reference: AnnData, key: str) -> AnnData:
-    """Return what `tl.ingest` reads of a reference: the map, and the labels with their colours."""
+    """Return what `tl.ingest` reads of a reference: the map, labels, their colours, loadings."""
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)
     if label_key in reference.obs:
         obs[label_key] = reference.obs[label_key]
         uns[colors_key(label_key)] = np.array(list(label_colors(reference, label_key).values()))
-    return AnnData(obs=obs, uns=uns)
+    return AnnData(obs=obs, uns=uns, var=reference.var[[]], varm=dict(reference.varm))
