@@ -15,7 +15,7 @@ import click
 from centroid_encoder import __version__
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import plot
-from centroid_encoder.cli._tools import cross_validate, feature_panel, fit, ingest, rank_features
+from centroid_encoder.cli._tools import COMMANDS
 
 __all__ = ["cli", "main"]
 
@@ -23,7 +23,7 @@ __all__ = ["cli", "main"]
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(commands=[measure, *COMMANDS, plot], context_settings=SETTINGS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Train a supervised map of labelled cells in a .h5ad file, and measure its errors.
@@ -34,10 +34,6 @@ def cli() -> None:
 
     Exit status: 0 success, 1 the data cannot be used or a file cannot be written, 2 wrong usage.
     """
-
-
-for command in (measure, fit, cross_validate, feature_panel, ingest, rank_features, plot):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_space, replacing_all, writing
 from centroid_encoder.stores import opened, reading
 
@@ -21,8 +22,10 @@ Write = Callable[[Path], object]
 
 
 @contextmanager
-def read_cells(path: Path) -> Iterator[AnnData]:
+def read_cells(path: Path, roles: Mapping[str, Any] | None = None) -> Iterator[AnnData]:
     """Open a ``.h5ad`` file or a ``.zarr`` store, whose matrices stay on disk, or a table.
+
+    `roles` are those of columns of the table.
 
     An OSError is raised if it may not be read, is damaged or of another kind, or contains a link.
     """
@@ -31,8 +34,9 @@ def read_cells(path: Path) -> Iterator[AnnData]:
     from centroid_encoder.tl._table import is_table, read_table
 
     if is_table(path):
-        yield read_table(path)
+        yield read_table(path, roles=roles)
         return
+    check(not roles, f"--role has no effect: {path} is no table", "roles")
     with ExitStack() as stack:
         with reading(path):
             file = stack.enter_context(opened(path))
