@@ -7,8 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -41,7 +40,7 @@ def main() -> None:
     # In a notebook, Ctrl-C keeps the best state of a training. A command must write all or nothing,
     # also if a scheduler ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     # The files are the result: streams that cannot be written must not change it, or the status.
     for name in ("stdin", "stdout", "stderr"):  # in this order, so that each gets its own number
         stream: Any = getattr(sys, name)
@@ -65,7 +64,3 @@ def _attempt(method: Callable[..., int | None], name: str, *text: str) -> int | 
         if not isinstance(error, BrokenPipeError):  # The reader of a pipe may stop when it likes.
             print(f"Warning: {name} cannot be written: {error.strerror}", file=sys.stderr)
         return method(*text)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

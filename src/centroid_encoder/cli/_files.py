@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from centroid_encoder.errors import check
-from centroid_encoder.files import check_space, replacing_all, writing
+from centroid_encoder.files import check_space
 from centroid_encoder.stores import opened, reading
 
 if TYPE_CHECKING:
@@ -108,13 +107,3 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
                 put(file)
 
     return write
-
-
-def write_all(files: Mapping[Path, Write]) -> None:
-    """Write all files or, after an error, none; the first one is renamed last."""
-    with replacing_all(files) as news, warnings.catch_warnings():
-        text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
-        warnings.filterwarnings("ignore", text)
-        for new, (path, write) in zip(news, files.items(), strict=True):
-            with writing(path):
-                write(new)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,17 +52,15 @@ def paths_of(
     """Return the files among the values of the parameters of a command, the inputs first.
 
     Raises a UsageError if two outputs are the same file, or an output is an input. With
-    `overwrite`, outputs may be inputs. It is None in commands whose output is no copy of their
-    first input.
+    `overwrite`, outputs may be inputs. It is None in commands whose output is no copy of IN.
     """
     inputs = {one.name: values[one.name] for one in command.params if one.type is INPUT}
     outputs = {one.name: values[one.name] for one in command.params if isinstance(one.type, Output)}
     read = [path for x in inputs.values() for path in (x if isinstance(x, tuple) else (x,))]
-    written = [path for path in outputs.values() if path is not None]
-    if overwrite is not None and read[0].is_dir() != str(written[0]).lower().endswith(".zarr"):
+    if overwrite is not None and read[0].is_dir() != (values["output"].suffix.lower() == ".zarr"):
         raise click.UsageError("IN and --output must both be .h5ad files, or both .zarr stores")
     try:
-        check_distinct(written, () if overwrite else read)
+        check_distinct(filter(None, outputs.values()), () if overwrite else read)
     except ValueError as error:
         advice = "" if overwrite is None else ", or pass --overwrite to replace an input"
         raise click.UsageError(f"{error}{advice}") from error
@@ -79,21 +77,6 @@ def together(*decorators: Decorator) -> Decorator:
 INPUT = click.Path(exists=True, path_type=Path)
 
 input_file = click.argument("input", metavar="IN", type=INPUT)
-
-
-def output(*suffixes: str, content: str = "") -> Decorator:
-    """Return the option for the file that a command writes."""
-    names = " or ".join(suffixes)
-    text = f"The {names} to write{content}. A file with this name is replaced."
-    return click.option("-o", "--output", type=Output(*suffixes), required=True, help=text)
-
-
-result = together(
-    output(".h5ad", ".zarr", content=": a copy of the input with the results, of the same kind"),
-    click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
-)
-
-
 cells = together(
     input_file,
     click.option(
@@ -106,6 +89,20 @@ cells = together(
         help="Role of a column, if IN is a table: feature, id, image, position, class, result or "
         "text; repeatable. Default: by names and values.",
     ),
+)
+"""The file with the cells, which may be a table."""
+
+
+def output(*suffixes: str, content: str = "") -> Decorator:
+    """Return the option for the file that a command writes."""
+    names = " or ".join(suffixes)
+    text = f"The {names} to write{content}. A file with this name is replaced."
+    return click.option("-o", "--output", type=Output(*suffixes), required=True, help=text)
+
+
+result = together(
+    output(".h5ad", ".zarr", content=": a copy of the input with the results, of the same kind"),
+    click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
 )
 
 
@@ -126,19 +123,22 @@ NO_OPTIONS = {
 """Parameters without an option, and what stands for them."""
 
 
-def _split(kind: type, default: Any, context: click.Context, option: Any, value: Any) -> Any:
-    """Convert the parts of a value between commas, or those of a repeatable option."""
-    parts = value.split(",") if isinstance(value, str) else value or ()
-    try:
-        return [kind(part.strip()) for part in parts] or default
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+def listed(kind: type, default: Any = None, *, one: bool = False) -> dict[str, Any]:
+    """Return the settings of an option for a list whose parts are separated by commas.
 
+    With `one`, it is repeatable instead, and a single value is no list.
+    """
 
-def listed(kind: type, default: Any = None) -> dict[str, Any]:
-    """Return the settings of an option for a list whose parts are separated by commas."""
-    metavar = "NAME,…" if kind is str else "NUMBER,…"
-    return {"metavar": metavar, "callback": partial(_split, kind, default)}
+    def convert(context: click.Context, option: click.Parameter, value: Any) -> Any:
+        parts = value.split(",") if isinstance(value, str) else value or ()
+        try:
+            found = [kind(part.strip()) for part in parts]
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+        return found[0] if one and len(found) == 1 else found or default
+
+    metavar = "TEXT" if one else "NAME,…" if kind is str else "NUMBER,…"
+    return {"metavar": metavar, "callback": convert, "multiple": one, "default": None}
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -172,45 +172,48 @@ def of(function: str, without: Collection[str] = ()) -> Decorator:
 
 def _option(name: str, kinds: Sequence[str], default: Any, doc: str) -> Decorator:
     """Return the option for a parameter with these types, this default and this docstring."""
-    flag, is_required = f"--{name.replace('_', '-')}", default is ...
+    flag = f"--{name.replace('_', '-')}"
     literal = next((kind for kind in kinds if kind.startswith("Literal[")), "")
     first, *others = SENTENCE_END.split(doc)
     shown = [first, *(x for x in others if literal or x.startswith("Default"))]
     settings: dict[str, Any] = {"param_decls": [flag], "help": plain(" ".join(shown))}
-    settings |= {"required": is_required, "default": None if is_required else default}
+    settings |= {"required": True} if default is ... else {"default": default}
     types = [x for x in (int, float, str) if x.__name__ in kinds]
     items = [x for x in (int, float, str) if f"Sequence[{x.__name__}]" in kinds]
     if kinds[0] == "bool":
         settings["is_flag"] = True
-        if "None" in kinds:
+        if "None" in kinds or default:
             settings["param_decls"] = [f"{flag}/--no-{flag[2:]}"]
-    elif items and str not in types:
-        settings |= listed(items[0], default) | {"default": None}
+    elif items:
+        settings |= listed(items[0], default, one=str in types)
     elif literal:
         choices = list(ast.literal_eval(literal.removeprefix("Literal")))
         if "None" in kinds and default is not None:
             choices.append("none")
         settings["type"] = click.Choice(choices)
         settings["callback"] = lambda context, option, x: None if x == "none" else x
+    elif {float, str} <= set(types):
+        settings |= {"type": _number_or_text, "metavar": "NUMBER|TEXT"}
     else:
         settings["type"] = INPUT if "os.PathLike[str]" in kinds else [*types, str][0]
     settings |= SETTINGS.get(name, {})
     return click.option(*settings.pop("param_decls"), **settings)
 
 
-def arguments(
-    adata: AnnData,
-    *,
-    no_mask_var: bool = False,
-    max_epochs: int | None = None,
-    draft: bool = False,
-    **others: Any,
-) -> dict[str, Any]:
+def _number_or_text(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def arguments(adata: AnnData, others: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function of `tl` for the options of a command."""
-    if no_mask_var:
+    if others.pop("no_mask_var", False):
         if others["mask_var"] != "auto":
             raise click.UsageError("--mask-var and --no-mask-var exclude each other")
         others["mask_var"] = None
+    max_epochs, draft = others.pop("max_epochs", None), others.pop("draft", False)
     if draft or max_epochs is not None:
         from centroid_encoder.estimator import CentroidEncoder
 

@@ -18,8 +18,9 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._files import Write, write_all
+from centroid_encoder.cli._files import Write
 from centroid_encoder.cli._options import paths_of
+from centroid_encoder.files import replacing_all, writing
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
 """Errors about data and files, which are printed in one line; others have a traceback."""
@@ -28,7 +29,7 @@ EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeEr
 class Results(NamedTuple):
     """Results of a command."""
 
-    files: Mapping[Path | None, Write]  # files to write, as for `write_all`; None for no file
+    files: Mapping[Path | None, Write]  # files to write; None for none
     sentences: Iterable[str]  # text for stdout
     document: dict[str, Any]  # text for stdout with ``--json``
 
@@ -76,7 +77,13 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
                 warnings.showwarning = lambda message, *_, **__: session.warn(message)
                 results, sentences, document = command(session, **options)
                 files = {path: write for path, write in results.items() if path is not None}
-                write_all(files)
+                text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
+                warnings.filterwarnings("ignore", text)
+                # The first file is renamed last.
+                with replacing_all(files) as news:
+                    for new, (path, write) in zip(news, files.items(), strict=True):
+                        with writing(path):
+                            write(new)
         except EXPECTED as error:
             text = " ".join(str(error).split()) or type(error).__name__
             if as_json:

@@ -38,7 +38,7 @@ def _adding(
         values = {name: given.pop(name) for name in own}
         with read_cells(input, roles) as adata:
             check_writable(adata)
-            job = getattr(tl, function).job(adata, **options.arguments(adata, **given))
+            job = getattr(tl, function).job(adata, **options.arguments(adata, given))
             run_job(job, progress=not session.quiet, warn=session.warn)
             job.write(adata)
             write = with_results(input, adata, job.results)
@@ -136,27 +136,24 @@ def ingest(adata: Any, key: str) -> Results:
 @options.output(".csv", content=": a row for each group and feature")
 @options.of("tl.rank_features", without=["key_added"])
 @reporting
-def rank_features(
-    session: Session, input: Path, output: Path, roles: Any, **arguments: Any
-) -> Results:
+def rank_features(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
     """Rank the features of groups of cells of IN by how far they differ from those of others.
 
     The scores are 2 AUROC - 1, in [-1, 1]; with --method map they are the mean contributions to the
     margin of the class, in logits. p-values are computed over donors, with --group-key. --json
     prints the ten best features of each group.
     """
-    import numpy as np
     from scanpy.get import rank_genes_groups_df
 
     with read_cells(input, roles) as adata:
-        tl.rank_features(adata, **arguments)
+        tl.rank_features(adata, **given)
         ranking = adata.uns["rank_features"]
         names = list(ranking["names"].dtype.names)
         table = rank_genes_groups_df(adata, names, key="rank_features")
     if "group" not in table:
         table.insert(0, "group", names[0])
     for more in {"mean_differences", "deviations"} & set(ranking):
-        table.insert(3, more, np.concatenate([ranking[more][name] for name in names]))
+        table.insert(3, more, [x for name in names for x in ranking[more][name]])
     by_group = table.groupby("group", sort=False, observed=True)
     sentences = [
         f"{name}: {', '.join(f'{row.names} {row.scores:.2f}' for row in rows[:3].itertuples())}"
@@ -174,11 +171,9 @@ def _listing(function: str) -> click.Command:
     @options.output(".csv", content=": a row for each cell")
     @options.of(f"tl.{function}")
     @reporting
-    def listing(
-        session: Session, input: Path, output: Path, roles: Any, **arguments: Any
-    ) -> Results:
+    def listing(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
         with read_cells(input, roles) as adata:
-            table = getattr(tl, function)(adata, **options.arguments(adata, **arguments))
+            table = getattr(tl, function)(adata, **options.arguments(adata, given))
         document = {"n_cells": len(table), "cells": table.rename_axis("cell").reset_index()}
         write = partial(table.to_csv, index_label="cell")
         return Results({output: write}, [f"Cells in the list: {len(table):,}."], document)
