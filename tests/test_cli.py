@@ -198,12 +198,6 @@ print(*{HEAVY} & set(sys.modules))
     assert done.stdout.strip() == done.stderr == ""
 
 
-def test_the_package_can_be_run_as_a_module() -> None:
-    command = [sys.executable, "-m", "centroid_encoder", "--help"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "Exit status" in done.stdout
-
-
 # rank-features
 
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import ast
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from centroid_encoder._signature import SENTENCE_END, parameters, plain
 from centroid_encoder.files import check_distinct, check_target, writing
 from centroid_encoder.stores import check_store_target
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 Decorator = Callable[[Any], Any]
 
@@ -93,11 +90,13 @@ cells = together(
 """The file with the cells, which may be a table."""
 
 
-def output(*suffixes: str, content: str = "") -> Decorator:
-    """Return the option for the file that a command writes."""
-    names = " or ".join(suffixes)
-    text = f"The {names} to write{content}. A file with this name is replaced."
-    return click.option("-o", "--output", type=Output(*suffixes), required=True, help=text)
+def file(name: str, *suffixes: str, content: str = "", required: bool = False) -> Decorator:
+    """Return the option for a file that a command writes."""
+    text = f"The {' or '.join(suffixes)} to write{content}. A file with this name is replaced."
+    return click.option(*name.split(), type=Output(*suffixes), required=required, help=text)
+
+
+output = partial(file, "-o --output", required=True)
 
 
 result = together(
@@ -207,7 +206,7 @@ def _number_or_text(value: str) -> float | str:
         return value
 
 
-def arguments(adata: AnnData, others: dict[str, Any]) -> dict[str, Any]:
+def arguments(adata: Any, others: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function of `tl` for the options of a command."""
     if others.pop("no_mask_var", False):
         if others["mask_var"] != "auto":

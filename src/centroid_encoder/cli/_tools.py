@@ -49,16 +49,10 @@ def _adding(
     return command
 
 
-def _file(name: str, suffix: str, content: str) -> options.Decorator:
-    """Return the option for one more file that a command writes."""
-    text = f"The {suffix} file for {content}."
-    return click.option(*name.split(), type=options.Output(suffix), help=text)
-
-
 @partial(
     _adding,
     "centroid_encoder",
-    model=_file("--model-out model", ".safetensors", "the map alone"),
+    model=options.file("--model-out model", ".safetensors", content=": the map alone"),
 )
 def fit(adata: Any, key: str, model: Path | None) -> Results:
     """Describe a map, which is also written alone to `model`."""
@@ -72,7 +66,7 @@ def fit(adata: Any, key: str, model: Path | None) -> Results:
 @partial(
     _adding,
     "cross_validate",
-    mislabeled=_file("--mislabeled", ".csv", "the cells that look mislabelled, the worst first"),
+    mislabeled=options.file("--mislabeled", ".csv", content=": suspect labels, the worst first"),
     max_own=options.of("tl.mislabeled", without=["key"]),
 )
 def cross_validate(adata: Any, key: str, mislabeled: Path | None, max_own: float | None) -> Results:
@@ -89,7 +83,7 @@ def cross_validate(adata: Any, key: str, mislabeled: Path | None, max_own: float
     return Results(files, sentences, document)
 
 
-@partial(_adding, "feature_panel", csv=_file("--csv", ".csv", "the errors"))
+@partial(_adding, "feature_panel", csv=options.file("--csv", ".csv", content=": the errors"))
 def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
     """Describe panels of features, whose errors are also written to `csv`."""
     from centroid_encoder.tl._result import StoredPanel
@@ -121,8 +115,7 @@ def ingest(adata: Any, key: str) -> Results:
         f"Median novelty {novelty:.2f}; it is 0.50 for new cells like the training cells.",
     ]
     document = {
-        "params": stored["params"],
-        "classes": stored["classes"],
+        **{name: stored[name] for name in ("params", "classes")},
         "labels": {str(name): n for name, n in assigned.items()},
         "n_unassigned": adata.n_obs - assigned.sum(),
         "mean_confidence": confidence,
