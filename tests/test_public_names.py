@@ -55,5 +55,5 @@ def test_estimator_offers_these_names():
 def test_command_line_offers_these_commands():
     assert set(cli.commands) == {
         *("cross-validate", "feature-panel", "fit", "ingest", "measure", "plot"),
-        "rank-features",
+        *("misplaced", "rank-features", "suggest"),
     }

@@ -7,15 +7,14 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from centroid_encoder import __version__
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import plot
-from centroid_encoder.cli._tools import cross_validate, feature_panel, fit, ingest, rank_features
+from centroid_encoder.cli._tools import COMMANDS
 
 __all__ = ["cli", "main"]
 
@@ -23,7 +22,7 @@ __all__ = ["cli", "main"]
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(commands=[measure, *COMMANDS, plot], context_settings=SETTINGS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Train a supervised map of labelled cells in a .h5ad file, and measure its errors.
@@ -36,16 +35,12 @@ def cli() -> None:
     """
 
 
-for command in (measure, fit, cross_validate, feature_panel, ingest, rank_features, plot):
-    cli.add_command(command)
-
-
 def main() -> None:
     """Run the command line."""
     # In a notebook, Ctrl-C keeps the best state of a training. A command must write all or nothing,
     # also if a scheduler ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     # The files are the result: streams that cannot be written must not change it, or the status.
     for name in ("stdin", "stdout", "stderr"):  # in this order, so that each gets its own number
         stream: Any = getattr(sys, name)
@@ -69,7 +64,3 @@ def _attempt(method: Callable[..., int | None], name: str, *text: str) -> int | 
         if not isinstance(error, BrokenPipeError):  # The reader of a pipe may stop when it likes.
             print(f"Warning: {name} cannot be written: {error.strerror}", file=sys.stderr)
         return method(*text)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from centroid_encoder.files import check_space, replacing_all, writing
+from centroid_encoder.errors import check
+from centroid_encoder.files import check_space
 from centroid_encoder.stores import opened, reading
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ Write = Callable[[Path], object]
 
 
 @contextmanager
-def read_cells(path: Path) -> Iterator[AnnData]:
+def read_cells(path: Path, roles: Mapping[str, Any] | None = None) -> Iterator[AnnData]:
     """Open a ``.h5ad`` file or a ``.zarr`` store, whose matrices stay on disk, or a table.
+
+    `roles` are those of columns of the table.
 
     An OSError is raised if it may not be read, is damaged or of another kind, or contains a link.
     """
@@ -31,8 +33,9 @@ def read_cells(path: Path) -> Iterator[AnnData]:
     from centroid_encoder.tl._table import is_table, read_table
 
     if is_table(path):
-        yield read_table(path)
+        yield read_table(path, roles=roles)
         return
+    check(not roles, f"--role has no effect: {path} is no table", "roles")
     with ExitStack() as stack:
         with reading(path):
             file = stack.enter_context(opened(path))
@@ -104,13 +107,3 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
                 put(file)
 
     return write
-
-
-def write_all(files: Mapping[Path, Write]) -> None:
-    """Write all files or, after an error, none; the first one is renamed last."""
-    with replacing_all(files) as news, warnings.catch_warnings():
-        text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
-        warnings.filterwarnings("ignore", text)
-        for new, (path, write) in zip(news, files.items(), strict=True):
-            with writing(path):
-                write(new)

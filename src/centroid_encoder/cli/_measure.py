@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,36 +14,24 @@ from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
 from centroid_encoder.stores import check_no_links
 
-names_option = partial(click.option, metavar="NAME,…", callback=partial(options.split, str))
-numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(options.split, float))
-
 
 @click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.output(".h5ad", ".zarr")
-@names_option("--channels", help="Names of all channels in order. Default: the file names.")
-@numbers_option("--spacing", help="Size of a pixel: one number, or one for each axis. Default: 1.")
 @click.option(
-    "--unit", help="Unit of --spacing, such as um; part of the variable names. Default: px."
+    "--channels",
+    help="Names of all channels in order. Default: the file names.",
+    **options.listed(str),
 )
-@click.option(
-    "--channel-axis", type=int, help="Axis of the channels, if it cannot be found from the file."
-)
-@click.option("--time-series", is_flag=True, help="The first axis (except channels) is time.")
-@names_option(
-    "--properties",
-    help="More shapes: equivalent_diameter_area, feret_diameter_max, perimeter, solidity.",
-)
-@numbers_option("--quantiles", help="Quantiles of the intensities of a cell, in [0, 1].")
+@options.of("tl.measure")
 @reporting
 def measure(
     session: Session,
     labels: Path,
     images: tuple[Path, ...],
     output: Path,
-    channels: list[str],
-    spacing: list[float],
+    channels: list[str] | None,
     **settings: Any,
 ) -> Results:
     """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
@@ -52,7 +39,6 @@ def measure(
     LABELS is a label image, with a number for each cell and 0 for the background. IMAGES have the
     same pixels, and may have several channels. All are .tif or .npy files, or arrays in .zarr.
     """
-    options.check_outputs([output], [labels, *images])
     pixels, axes = _read(labels)
     named = {path.stem: _read(path)[0] for path in images}
     for one, other in combinations(images, 2):
@@ -64,15 +50,16 @@ def measure(
 
     # Imported after the files are read, so that errors about these are printed at once.
     from centroid_encoder.tl._measure import Measurement
+    from centroid_encoder.tl._run import run_job
     from centroid_encoder.tl._writable import size_of
 
-    job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
+    job = Measurement({labels.stem: pixels}, named, **settings)
     if channels:
         text = f"there are {len(job.channels)} channels, {', '.join(job.channels) or 'none'}"
         fits = len(set(channels)) == len(channels) == len(job.channels)
         check(fits, f"{text}; --channels must have as many different names")
         job.channels = channels
-    session.run(job)
+    run_job(job, progress=not session.quiet, warn=session.warn)
     adata = job.table()
 
     def write(new: Path) -> None:
@@ -85,9 +72,8 @@ def measure(
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
     sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"
     stored, variables = adata.uns["measure"], adata.var.rename_axis("name").reset_index()
-    paths = {"labels": labels, "images": list(images), "output": output}
-    numbers = {"n_obs": adata.n_obs, "variables": variables}
-    document = paths | numbers | {"unit": stored["unit"], "spacing": stored["spacing"][0]}
+    document = {"n_obs": adata.n_obs, "variables": variables}
+    document |= {"unit": stored["unit"], "spacing": stored["spacing"][0]}
     return Results({output: write}, [f"{sentence}: {', '.join(adata.var_names)}."], document)
 
 

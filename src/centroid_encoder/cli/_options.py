@@ -1,4 +1,4 @@
-"""Options of several commands, and checks of the files that a command writes.
+"""Options of commands: those of the parameters of a function, and those of files.
 
 This module and those of the commands import torch, anndata and other slow packages only within
 functions, so that ``--help`` is quick.
@@ -6,19 +6,18 @@ functions, so that ``--help`` is quick.
 
 from __future__ import annotations
 
+import ast
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from centroid_encoder._signature import SENTENCE_END, parameters, plain
 from centroid_encoder.files import check_distinct, check_target, writing
 from centroid_encoder.stores import check_store_target
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 Decorator = Callable[[Any], Any]
 
@@ -44,29 +43,25 @@ class Output(click.Path):
         return path
 
 
-def split(kind: type, context: click.Context, option: click.Parameter, value: str | None) -> Any:
-    """Split a value at commas, and convert the parts to strings or numbers."""
-    try:
-        return [kind(part.strip()) for part in value.split(",")] if value else []
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+def paths_of(
+    command: click.Command, values: Mapping[str, Any], overwrite: bool | None
+) -> dict[str, Any]:
+    """Return the files among the values of the parameters of a command, the inputs first.
 
-
-def check_outputs(
-    outputs: Sequence[Path | None], inputs: Sequence[Path], *, overwrite: bool | None = None
-) -> None:
-    """Raise a UsageError if two outputs are the same file, or an output is an input.
-
-    With `overwrite`, outputs may be inputs. It is None in commands whose output is no copy of their
-    first input.
+    Raises a UsageError if two outputs are the same file, or an output is an input. With
+    `overwrite`, outputs may be inputs. It is None in commands whose output is no copy of IN.
     """
-    if overwrite is not None and inputs[0].is_dir() != str(outputs[0]).lower().endswith(".zarr"):
+    inputs = {one.name: values[one.name] for one in command.params if one.type is INPUT}
+    outputs = {one.name: values[one.name] for one in command.params if isinstance(one.type, Output)}
+    read = [path for x in inputs.values() for path in (x if isinstance(x, tuple) else (x,))]
+    if overwrite is not None and read[0].is_dir() != (values["output"].suffix.lower() == ".zarr"):
         raise click.UsageError("IN and --output must both be .h5ad files, or both .zarr stores")
     try:
-        check_distinct(filter(None, outputs), () if overwrite else inputs)
+        check_distinct(filter(None, outputs.values()), () if overwrite else read)
     except ValueError as error:
         advice = "" if overwrite is None else ", or pass --overwrite to replace an input"
         raise click.UsageError(f"{error}{advice}") from error
+    return {**inputs, **outputs}
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -74,16 +69,34 @@ def together(*decorators: Decorator) -> Decorator:
     return lambda command: reduce(lambda done, decorate: decorate(done), decorators[::-1], command)
 
 
+# Files
+
 INPUT = click.Path(exists=True, path_type=Path)
 
-input_file = click.argument("input_file", metavar="IN", type=INPUT)
+input_file = click.argument("input", metavar="IN", type=INPUT)
+cells = together(
+    input_file,
+    click.option(
+        "--role",
+        "roles",
+        type=(str, str),
+        metavar="COLUMN ROLE",
+        multiple=True,
+        callback=lambda context, option, pairs: dict(pairs),
+        help="Role of a column, if IN is a table: feature, id, image, position, class, result or "
+        "text; repeatable. Default: by names and values.",
+    ),
+)
+"""The file with the cells, which may be a table."""
 
 
-def output(*suffixes: str, content: str = "") -> Decorator:
-    """Return the option for the file that a command writes."""
-    names = " or ".join(suffixes)
-    text = f"The {names} to write{content}. A file with this name is replaced."
-    return click.option("-o", "--output", type=Output(*suffixes), required=True, help=text)
+def file(name: str, *suffixes: str, content: str = "", required: bool = False) -> Decorator:
+    """Return the option for a file that a command writes."""
+    text = f"The {' or '.join(suffixes)} to write{content}. A file with this name is replaced."
+    return click.option(*name.split(), type=Output(*suffixes), required=required, help=text)
+
+
+output = partial(file, "-o --output", required=True)
 
 
 result = together(
@@ -91,79 +104,124 @@ result = together(
     click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
 )
 
-device = click.option("--device", help="Device to compute on: auto (default) or a torch device.")
 
-label_key = click.option("--label-key", required=True, help="Column of obs with the classes.")
-layer = click.option("--layer", help="Key of layers to learn from instead of X.")
-cells = together(
-    click.option(
-        "--mask-var",
-        default="auto",
-        help="Column of var with the variables to learn from; auto: highly_variable, else all.",
-    ),
-    click.option("--no-mask-var", is_flag=True, help="Learn from all variables."),
-    click.option("--unlabeled-category", help='Class that means "unlabeled", besides NaN.'),
-    click.option(
-        "--missing",
-        type=click.Choice(["error", "drop", "mean"]),
-        default="error",
-        help="What to do with NaN and inf: stop, leave these cells out, or use the training mean.",
-    ),
-)
-"""Variables and cells that take part."""
-network = together(
-    click.option(
-        "--max-cells", type=int, help="Largest number of training cells. Default: 1,000,000."
-    ),
-    click.option(
-        "--max-epochs", type=int, help="Number of epochs. Default: depends on the number of cells."
-    ),
-    click.option("--draft", is_flag=True, help="Train a small network, for a first look."),
-    click.option("--random-state", default=0, help="Seed of all randomness."),
-    device,
-)
-"""Size, length and seed of a training."""
-training = together(
-    label_key,
-    click.option("--n-components", type=int, help="Dimension of the embedding. Default: 2."),
-    click.option(
-        "--placement",
-        type=click.Choice(["voronoi", "bottleneck"]),
-        help="Place cells in the region of their predicted class (default), or with a "
-        "bottleneck, as in the paper.",
-    ),
-    click.option("--use-rep", help="Key of obsm to learn from instead of X."),
-    layer,
-    click.option("--use-raw", is_flag=True, help="Learn from raw instead of X."),
-    cells,
-    click.option("--key-added", help="Name of the results. Default: ce."),
-    network,
-)
-"""Options of ``tl.centroid_encoder`` and ``tl.cross_validate``; see `arguments`."""
+# Parameters of functions
+
+NO_OPTIONS = {
+    "adata": "the argument IN",
+    "labels": "the argument LABELS",
+    "images": "the argument IMAGES",
+    "model": "--draft and --max-epochs",
+    "progress": "--quiet",
+    "copy": "the output is a copy",
+    "save": "--output",
+    "show": "figures are only written",
+    "ax": "an object of matplotlib",
+    "return_fig": "an object of matplotlib",
+}
+"""Parameters without an option, and what stands for them."""
 
 
-def arguments(
-    adata: AnnData,
-    *,
-    mask_var: str,
-    no_mask_var: bool,
-    max_epochs: int | None,
-    draft: bool,
-    **others: Any,
-) -> dict[str, Any]:
-    """Return the arguments of a function of `tl` for the options `cells` and `network`."""
-    if no_mask_var and mask_var != "auto":
-        raise click.UsageError("--mask-var and --no-mask-var exclude each other")
-    model = None
+def listed(kind: type, default: Any = None, *, one: bool = False) -> dict[str, Any]:
+    """Return the settings of an option for a list whose parts are separated by commas.
+
+    With `one`, it is repeatable instead, and a single value is no list.
+    """
+
+    def convert(context: click.Context, option: click.Parameter, value: Any) -> Any:
+        parts = value.split(",") if isinstance(value, str) else value or ()
+        try:
+            found = [kind(part.strip()) for part in parts]
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+        return found[0] if one and len(found) == 1 else found or default
+
+    metavar = "TEXT" if one else "NAME,…" if kind is str else "NUMBER,…"
+    return {"metavar": metavar, "callback": convert, "multiple": one, "default": None}
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "n_jobs": {"param_decls": ["-j", "--jobs", "--n-jobs", "n_jobs"]},
+    # A name of a group may have a comma.
+    "groups": {"param_decls": ["--group", "groups"], "multiple": True, "metavar": "NAME"},
+    # Beyond these limits, matplotlib fails: letters would be too small, or images too large.
+    "dpi": {"type": click.IntRange(10, 2400), "show_default": "300"},
+    # It is needed after the training, so that it is checked before.
+    "max_own": {"type": click.FloatRange(0, 1)},
+    "spacing": listed(float),
+}
+"""Settings of options that do not follow from the signature."""
+
+
+def of(function: str, without: Collection[str] = ()) -> Decorator:
+    """Return the options for the parameters of a public function, such as ``"tl.ingest"``."""
+    known = parameters(function)
+    names = [name for name in known if name not in {*NO_OPTIONS, *without}]
+    found = [_option(name, *known[name]) for name in names]
+    if "mask_var" in names and known["mask_var"][1] is not None:
+        text = "Learn from all variables."
+        found.append(click.option("--no-mask-var", is_flag=True, help=text))
+    if "model" in known:
+        text = "Number of epochs. Default: depends on the number of cells."
+        found.append(click.option("--max-epochs", type=int, help=text))
+        text = "Train a small network, for a first look."
+        found.append(click.option("--draft", is_flag=True, help=text))
+    return together(*found)
+
+
+def _option(name: str, kinds: Sequence[str], default: Any, doc: str) -> Decorator:
+    """Return the option for a parameter with these types, this default and this docstring."""
+    flag = f"--{name.replace('_', '-')}"
+    literal = next((kind for kind in kinds if kind.startswith("Literal[")), "")
+    first, *others = SENTENCE_END.split(doc)
+    shown = [first, *(x for x in others if literal or x.startswith("Default"))]
+    settings: dict[str, Any] = {"param_decls": [flag], "help": plain(" ".join(shown))}
+    settings |= {"required": True} if default is ... else {"default": default}
+    types = [x for x in (int, float, str) if x.__name__ in kinds]
+    items = [x for x in (int, float, str) if f"Sequence[{x.__name__}]" in kinds]
+    if kinds[0] == "bool":
+        settings["is_flag"] = True
+        if "None" in kinds or default:
+            settings["param_decls"] = [f"{flag}/--no-{flag[2:]}"]
+    elif items:
+        settings |= listed(items[0], default, one=str in types)
+    elif literal:
+        choices = list(ast.literal_eval(literal.removeprefix("Literal")))
+        if "None" in kinds and default is not None:
+            choices.append("none")
+        settings["type"] = click.Choice(choices)
+        settings["callback"] = lambda context, option, x: None if x == "none" else x
+    elif {float, str} <= set(types):
+        settings |= {"type": _number_or_text, "metavar": "NUMBER|TEXT"}
+    else:
+        settings["type"] = INPUT if "os.PathLike[str]" in kinds else [*types, str][0]
+    settings |= SETTINGS.get(name, {})
+    return click.option(*settings.pop("param_decls"), **settings)
+
+
+def _number_or_text(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def arguments(adata: Any, others: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function of `tl` for the options of a command."""
+    if others.pop("no_mask_var", False):
+        if others["mask_var"] != "auto":
+            raise click.UsageError("--mask-var and --no-mask-var exclude each other")
+        others["mask_var"] = None
+    max_epochs, draft = others.pop("max_epochs", None), others.pop("draft", False)
     if draft or max_epochs is not None:
         from centroid_encoder.estimator import CentroidEncoder
 
-        model = CentroidEncoder.from_recipe("draft") if draft else CentroidEncoder()
+        others["model"] = CentroidEncoder.from_recipe("draft") if draft else CentroidEncoder()
         if max_epochs is not None:
-            model.set_params(max_epochs=max_epochs)
-    if others["label_key"] in adata.obs:
+            others["model"].set_params(max_epochs=max_epochs)
+    if others.get("label_key") in adata.obs and "unlabeled_category" in others:
         # Options are strings, but classes may be numbers.
         for name in adata.obs[others["label_key"]].unique().tolist():
             if str(name) == others["unlabeled_category"]:
                 others["unlabeled_category"] = name
-    return {**others, "mask_var": None if no_mask_var else mask_var, "model": model}
+    return others

@@ -11,20 +11,16 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._files import Write, read_cells, with_results, write_all
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._measure import Measurement
-    from centroid_encoder.tl._run import Job
+from centroid_encoder.cli._files import Write
+from centroid_encoder.cli._options import paths_of
+from centroid_encoder.files import replacing_all, writing
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
 """Errors about data and files, which are printed in one line; others have a traceback."""
@@ -33,7 +29,7 @@ EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeEr
 class Results(NamedTuple):
     """Results of a command."""
 
-    files: Mapping[Path, Write]  # files to write, as for `write_all`
+    files: Mapping[Path | None, Write]  # files to write; None for none
     sentences: Iterable[str]  # text for stdout
     document: dict[str, Any]  # text for stdout with ``--json``
 
@@ -52,25 +48,6 @@ class Session:
         self.warnings.append(str(message))
         tqdm.write(f"Warning: {message}", file=sys.stderr)
 
-    def run(self, job: Job | Measurement) -> None:
-        """Run a job with a progress bar."""
-        from centroid_encoder.tl._run import run_job
-
-        run_job(job, progress=not self.quiet, warn=self.warn)
-
-    def add_results(
-        self, path: Path, prepare: Callable[[AnnData], Job]
-    ) -> tuple[AnnData, str, Write]:
-        """Run a job on the cells of a file; return them, the key, and the writer of a copy."""
-        from centroid_encoder.tl._writable import check_writable
-
-        with read_cells(path) as adata:
-            check_writable(adata)
-            job = prepare(adata)
-            self.run(job)
-            job.write(adata)
-            return adata, job.key, with_results(path, adata, job.results)
-
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     """Return a command that is called with a `Session`, and whose results are written and printed.
@@ -82,11 +59,11 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
     @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors on stderr.")
     @wraps(command)
-    def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
-        session = Session(quiet)
+    def run(*, as_json: bool, quiet: bool, overwrite: bool | None = None, **options: Any) -> None:
+        session, context = Session(quiet), click.get_current_context()
+        paths = paths_of(context.command, options, overwrite)
         # The command path is "centroid-encoder plot voronoi", for example.
-        name = click.get_current_context().command_path.split()[1]
-        head = {"command": name, "version": __version__}
+        head = {"command": context.command_path.split()[1], "version": __version__}
         logger = logging.getLogger("centroid_encoder")
         level = logger.level
         logger.setLevel(logging.WARNING if quiet else logging.INFO)
@@ -98,8 +75,15 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
                 redirect_stdout(sys.stderr),
             ):
                 warnings.showwarning = lambda message, *_, **__: session.warn(message)
-                files, sentences, document = command(session, **options)
-                write_all(files)
+                results, sentences, document = command(session, **options)
+                files = {path: write for path, write in results.items() if path is not None}
+                text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
+                warnings.filterwarnings("ignore", text)
+                # The first file is renamed last.
+                with replacing_all(files) as news:
+                    for new, (path, write) in zip(news, files.items(), strict=True):
+                        with writing(path):
+                            write(new)
         except EXPECTED as error:
             text = " ".join(str(error).split()) or type(error).__name__
             if as_json:
@@ -110,7 +94,7 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
         finally:
             logger.setLevel(level)
         if as_json:
-            click.echo(as_line({**head, **document, "warnings": session.warnings}))
+            click.echo(as_line({**head, **paths, **document, "warnings": session.warnings}))
         else:
             for line in (*sentences, *(f"Wrote {path}" for path in files)):
                 click.echo(line)

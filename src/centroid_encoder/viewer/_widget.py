@@ -341,8 +341,6 @@ class CentroidEncoderWidget(QWidget):
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
         import_jobs()
-        for form in (self.form, self.new_data.form):
-            form.add_tooltips()
         if self.message.text() == LOADING:
             self.message.say("")
 

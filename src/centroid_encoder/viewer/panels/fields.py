@@ -52,22 +52,17 @@ class Form(QWidget):
         super().__init__()
         self.fields = {field.name: field for field in fields}
         self._defaults = {field.name: field.value for field in fields}
-        self._functions = functions
+        docs = {name: entry[2] for f in functions for name, entry in parameters(f).items()}
         for field in fields:
+            if field.name in docs and not field.tooltip:
+                # Show the name of the parameter, which messages use and the label may not.
+                field.tooltip = f"{field.name}: {plain(docs[field.name])}"
             field.changed.connect(lambda _: self.setting_changed.emit())
             field.native.setAccessibleName(field.label)
             field.native.setMinimumWidth(70)
             field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             if isinstance(field, ComboBox):
                 keep_narrow(field.native)
-
-    def add_tooltips(self) -> None:
-        """Give fields without a tooltip the docstring of their parameter; this imports PyTorch."""
-        docs = {name: doc for f in self._functions for name, doc in parameters(f).items()}
-        for name, field in self.fields.items():
-            if name in docs and not field.tooltip:
-                # Show the name of the parameter, which messages use and the label may not.
-                field.tooltip = f"{name}: {plain(docs[name])}"
 
     def arguments(self, function: str) -> dict[str, Any]:
         """Return the keyword arguments of a function that differ from the first values."""
