@@ -185,7 +185,7 @@ def rank_features(
     ['CD79A', 'CD79B', 'CD74']
     """
     text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
-    check(method != "wilcoxon", text, "method")
+    check(str(method) != "wilcoxon", text, "method")
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
