@@ -87,8 +87,7 @@ def test_a_hundred_classes_are_legible(make_cells, validate, fast):
     adata = make_cells(100, 1000, names=[f"a rather long class name {i}" for i in range(100)])
     ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
     figure = draw(validate(adata))
-    assert all(ax.get_legend() is None for ax in figure.axes[:2])
-    assert words(figure)[-1] == "The figure of the map names the 100 classes."
+    assert all(ax.get_legend() is None and len(ax.texts) > 20 for ax in figure.axes[:2])
     assert_legible(figure)
 
 

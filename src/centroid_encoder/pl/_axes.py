@@ -54,14 +54,11 @@ def new_axes(width: float, height: float) -> Any:
     return plt.figure(figsize=tuple(size)).add_axes((0, 0, 1, 1))
 
 
-def panel_axes(
-    ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int, *, grid: bool = False
-) -> list[Any]:
+def panel_axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int) -> list[Any]:
     """Return the axes given, or rows of new ones."""
     if ax is None:
         n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
-        # `arrange` moves the panels of a grid apart.
-        gap = 0 if grid else 2.2 * plt.rcParams["font.size"] / 72
+        gap = 2.2 * plt.rcParams["font.size"] / 72
         size = n_columns * PANEL + (n_columns - 1) * gap, n_rows * PANEL
         space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL, "hspace": 0}
         figure = plt.figure(figsize=size)
@@ -77,27 +74,17 @@ def panel_axes(
 
 
 def arrange(axes: list[Any], n_columns: int) -> None:
-    """Move panels apart, so that each has room for its legend, and enlarge the figure."""
+    """Move panels apart, so that each has room for its legend; `finish` enlarges the figure."""
     figure = axes[0].figure
     figure.draw_without_rendering()
     inner = np.array([ax.get_window_extent().extents for ax in axes])
     outer = np.array([ax.get_tightbbox().extents for ax in axes])
-    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).T
-    row, column = np.divmod(np.arange(len(axes)), n_columns)
-    before, beside = (np.zeros(column.max() + 1) for _ in range(2))
-    above, below = (np.zeros(row.max() + 1) for _ in range(2))
-    np.maximum.at(before, column, left)
-    np.maximum.at(beside, column, right)
-    np.maximum.at(above, row, top)
-    np.maximum.at(below, row, bottom)
-    ends = np.cumsum(before + PANEL + beside + GAP)
-    depths = np.cumsum(above + PANEL + below + GAP)
-    figure.set_size_inches(ends[-1], depths[-1])
-    for ax, i, j in zip(axes, row, column, strict=True):
-        x = ends[j] - GAP - beside[j] - PANEL
-        y = depths[-1] - depths[i] + GAP + below[i]
-        size = PANEL / ends[-1], PANEL / depths[-1]
-        ax.set_position((x / ends[-1], y / depths[-1], *size))
+    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).max(axis=0)
+    step = np.array([left + PANEL + right + GAP, -(bottom + PANEL + top + GAP)])
+    for i, ax in enumerate(axes):
+        place = np.divmod(i, n_columns)[::-1] * step
+        size = figure.get_size_inches()
+        ax.set_position((*(place / size), *(PANEL / size)))
 
 
 def set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:

@@ -70,10 +70,7 @@ def reliability(
                 plot(adata, key=key, ax=ax, show=False, save=False)
             except (InputError, MissingKeyError) as error:
                 _replace(ax, PYTHON.sub("", str(error)))
-        sentences = summary(adata, key)
-        if result is not None and len(result.classes) > MAX_ENTRIES:
-            sentences.append(f"The figure of the map names the {len(result.classes)} classes.")
-        _write(figure.add_subplot(words), sentences)
+        _write(figure.add_subplot(words), summary(adata, key))
     except BaseException:
         plt.close(figure)
         raise
@@ -92,7 +89,7 @@ def _draw_map(
     n_panels = sum((result.split == panel).any() for panel in SPLITS)
     *places, beside = place.subgridspec(1, n_panels + 1, wspace=0.04)
     axes = [figure.add_subplot(one) for one in places]
-    options["legend_loc"] = None if len(result.classes) > MAX_ENTRIES else "right margin"
+    options["legend_loc"] = "on data" if len(result.classes) > MAX_ENTRIES else "right margin"
     voronoi(adata, key=result.key, ax=axes, show=False, save=False, **options)
     return beside
 

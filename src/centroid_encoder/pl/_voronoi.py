@@ -232,7 +232,7 @@ def voronoi(
     patches = RegionPatches(adata, result, regions, limits, list(of_class.values()))
     area = size or float(np.clip(300 / np.sqrt(len(points)), 1, 12))
     look = Look(area, alpha, cmap or COLOR_MAP, na_color, contours)
-    axes = panel_axes(ax, len(panels), len(panels) if one else ncols, grid=not one)
+    axes = panel_axes(ax, len(panels), len(panels) if one else ncols)
     for k, (target, (i, panel)) in enumerate(zip(axes, panels, strict=True)):
         values, norm = kinds[i]
         text = panel_title(result, panel, regions) if one and panel != ALL else values.name
