@@ -47,7 +47,7 @@ def peak_memory() -> float:
 def expected_calibration_error(confidence: NDArray[np.floating], right: NDArray[np.bool_]) -> float:
     """Mean of | mean confidence − share right | over bins, weighted by size (Guo et al., 2017).
 
-    Of few predictions, it is larger than that of their distribution.
+    It grows when the predictions are few.
     """
     mean, share, bins = calibration_bins(confidence, right)
     return float(np.average(np.abs(mean - share), weights=np.bincount(bins)))

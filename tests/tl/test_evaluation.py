@@ -79,7 +79,7 @@ def test_cells_of_one_or_two_groups_have_no_interval(n_donors: int) -> None:
 
 @pytest.mark.parametrize("error", [0.0, 1.0])
 def test_cells_that_agree_do_not_give_an_interval_of_one_value(error: float) -> None:
-    """Of 20 cells of four donors, none is wrong, or all are."""
+    """None of 20 cells of four donors is wrong, or all are."""
     wrong, labels = pd.DataFrame({"voronoi": np.full(20, error)}), np.arange(20) % 2
     for donors, n in ((None, 20), (np.arange(20) // 5, 4)):
         quality, per_class = evaluate(wrong, labels, 2, donors)
