@@ -95,7 +95,7 @@ def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     adata = validate(make_cells(5))
     table = adata.uns["ce_cv"]["per_class"]
     table["voronoi_error"] = [0.21, 0.05, 0.9, 1.0, 0.4]
-    also = "% of 24 cells wrong, 95 % interval 0 to 100 %"
+    also = "% of 24 cells wrong, 95 % interval 0.0 to 100.0 %"
     worst = (f"type {i} ({n} {also})" for i, n in ((3, 100), (2, 90), (4, 40)))
     assert f"Least reliable: {', '.join(worst)} and 1 more." in summary(adata, "ce")
     table["voronoi_error"] = 0.2

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
+from centroid_encoder.core.quality import share_intervals
 from centroid_encoder.tl._evaluation import evaluate, evaluate_confidence
 
 NAMES = ("voronoi_error", "balanced_voronoi_error")
@@ -114,11 +115,24 @@ def test_intervals_of_few_donors_are_wide_enough(n_donors: int) -> None:
     assert 0.92 <= of_each.mean() < 0.995
 
 
+@pytest.mark.parametrize("sizes", [(1800, *9 * [133]), (1000, 500, 250, 125, 62, 31)])
+def test_donors_of_unequal_sizes_count_as_fewer(sizes: tuple[int, ...]) -> None:
+    donors, covered, rng = np.repeat(np.arange(len(sizes)), sizes), 0, np.random.default_rng(0)
+    for _ in range(150):
+        wrong = rng.random(len(donors)) < rng.beta(2, 18, len(sizes))[donors]  # their mean is 0.1
+        low, high = share_intervals(wrong.astype(float), donors * 0, 1, donors)[0]
+        covered += low <= 0.1 <= high
+    assert covered >= 138
+    # One donor with nearly all cells shows nothing about other donors.
+    donors = np.repeat([0, 1, 2], [1900, 50, 50])
+    assert np.isnan(share_intervals(donors / 2, donors * 0, 1, donors)[0]).all()
+
+
 @pytest.mark.parametrize("n", [20, 60, 400])
 @pytest.mark.parametrize("rate", [0.02, 0.2])
 def test_intervals_of_cells_cover_as_often_as_they_say(n: int, rate: float) -> None:
     rng, covered = np.random.default_rng(n), []
-    for _ in range(600):
+    for _ in range(400):
         labels = rng.choice(3, n, p=[0.6, 0.25, 0.15])
         quality, _ = evaluate(pd.DataFrame({"voronoi": rng.random(n) < rate}), labels, 3)
         covered.append([quality[f"{x}_low"] <= rate <= quality[f"{x}_high"] for x in NAMES])

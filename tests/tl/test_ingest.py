@@ -338,6 +338,10 @@ class TestNames:
         own, rest = new[:, ::-1].copy(), new[:, :6].copy()
         assert_array_equal(ingest(own, known, copy=True).obsm["X_ce"], expected)
         assert_array_equal(ingest(rest, known, copy=True).obsm["X_ce"], expected)
+        part = known.copy()
+        for adata in (part, rest):  # As if the first gene had taken no part in the PCA.
+            adata.varm["PCs"][0] = np.nan
+        assert_array_equal(ingest(rest, part, copy=True).obsm["X_ce"], expected)
         sc.pp.pca(own, n_comps=4)
         for reference in (known, tmp_path / "known.h5ad"):
             for use_rep in (None, "X_pca"):

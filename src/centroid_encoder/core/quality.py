@@ -121,21 +121,25 @@ def share_intervals(
     of_kinds = np.nan_to_num((sums - shares * sizes) / counts)
     of_all = (sums - overall * sizes).sum(axis=1) / max(n, 1)
     of_mean = of_kinds.sum(axis=1) / n_there
-    is_there = sizes.any(axis=1)
     return (
-        _over_units(overall, of_all, is_there, n),
-        _over_units(mean, of_mean, is_there, n),
-        _over_units(shares, of_kinds, sizes > 0, counts),
+        _over_units(overall, of_all, sizes.sum(axis=1), n),
+        _over_units(mean, of_mean, sizes.sum(axis=1), n),
+        _over_units(shares, of_kinds, sizes, counts),
     )
 
 
 def _over_units(
-    share: ArrayLike, deviations: Points, is_there: NDArray[np.bool_], n: ArrayLike
+    share: ArrayLike, deviations: Points, sizes: Points, n: ArrayLike
 ) -> tuple[Points, Points]:
-    """Ends of intervals of shares, whose (u, …) deviations are sums over the samples of a unit."""
-    share, n_units = np.asarray(share, np.float64), is_there.sum(axis=0).astype(np.float64)
-    n_units = np.where(n_units < LEAST_UNITS, np.nan, n_units)
+    """Ends of intervals of shares, whose (u, …) deviations are sums over the samples of a unit.
+
+    Units of unequal (u, …) sizes count as the effective number of equal ones (Kish, 1965); with
+    fewer than two of these, the interval is NaN.
+    """
+    share, few = np.asarray(share, np.float64), (sizes > 0).sum(axis=0) < LEAST_UNITS
     with np.errstate(divide="ignore", invalid="ignore"):
+        n_units = sizes.sum(axis=0) ** 2 / np.square(sizes).sum(axis=0)
+        n_units = np.where(few | (n_units < 2), np.nan, n_units)
         variance = n_units / (n_units - 1) * np.square(deviations).sum(axis=0)
         agree = (share == 0) | (share == 1)
         n_effective = np.where(agree, n_units, np.minimum(share * (1 - share) / variance, n))

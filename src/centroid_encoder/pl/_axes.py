@@ -135,11 +135,13 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     elif panel == TRAIN:
         return f"{kind} ({words})"
     else:
-        words += f", {few}" if (few := doubt_words(errors)[0]) else ""
+        groups, few = group_words(errors, stored.params), doubt_words(errors)[0]
+        more = [range_words(errors, f"{rule}_error"), groups] if groups else []
+        words = ", ".join(filter(None, [words, *more, few]))
         text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
     if repeated := doubt_words(errors)[1]:
         text += f"\n{repeated}"
-    elif errors[NO_BETTER]:
+    elif errors[NO_BETTER] == 1:  # NaN if it was not computed
         largest = 100 * errors[f"{LARGEST}_error"]
         text += f"\nno better than naming the largest class ({largest:.1f} %)"
     return text

@@ -100,7 +100,8 @@ def loadings_of(adata: AnnData, use_rep: str | None) -> pd.DataFrame | None:
     name = "PCs" if use_rep == "X_pca" else use_rep
     if name not in adata.varm:
         return None
-    loadings = pd.DataFrame(np.asarray(adata.varm[name]), adata.var_names)
+    # They may be NaN for features that took no part in the PCA.
+    loadings = pd.DataFrame(adata.varm[name], adata.var_names).fillna(0.0)
     return loadings[~loadings.index.duplicated()]
 
 
@@ -120,5 +121,5 @@ def check_space(adata: AnnData, use_rep: str, known: Reference, *, is_chosen: bo
     mine, others = own.loc[names].to_numpy(), theirs.loc[names].to_numpy()
     equal = mine.shape == others.shape and others.any() and np.allclose(mine, others, atol=1e-5)
     text = f"{where} comes from another PCA than that of the reference, so that its axes differ;"
-    text = f"{text} project these cells by its loadings (the help of ce.tl.ingest has an example),"
-    check(equal, f"{text} and delete the other ones from adata.varm", "use_rep")
+    text = f"{text} project these cells by the loadings of the reference (the help of ce.tl.ingest"
+    check(equal, f"{text} has an example), and delete their own loadings from varm", "use_rep")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.core.quality import LEAST_UNITS, n_repeated
+from centroid_encoder.core.quality import n_repeated
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import Cells, listed, obs_column
 from centroid_encoder.tl._result import (
@@ -116,8 +116,7 @@ def range_words(quality: Mapping[str, Any], error: str, unit: str = " %") -> str
     low, high = (100 * quality.get(f"{error}_{end}", np.nan) for end in ("low", "high"))
     if np.isfinite(low):
         return f"95 % interval {low:.1f} to {high:.1f}{unit}"
-    few = quality.get("n_groups", LEAST_UNITS) < LEAST_UNITS
-    return "95 % interval not known" if few else ""
+    return "95 % interval not known" if "n_groups" in quality else ""
 
 
 def group_words(quality: Mapping[str, Any], params: Mapping[str, Any]) -> str:
@@ -292,8 +291,8 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     poor = per_class[per_class[error] > POOR].sort_values(error, ascending=False)
     if len(poor):
         names = ", ".join(
-            f"{row['class']} ({100 * row[error]:.0f} % of {row['n']:,} cells wrong, 95 % interval "
-            f"{100 * row[f'{error}_low']:.0f} to {100 * row[f'{error}_high']:.0f} %)"
+            f"{row['class']} ({100 * row[error]:.0f} % of {row['n']:,} cells wrong, "
+            f"{range_words(row | {'n_groups': 0}, error)})"
             for row in poor[:MAX_CLASSES].to_dict("records")
         )
         more = f" and {len(poor) - MAX_CLASSES} more" if len(poor) > MAX_CLASSES else ""

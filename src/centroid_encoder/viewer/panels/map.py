@@ -264,7 +264,7 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         text += "\n" + ", ".join(filter(None, more))
     if np.isfinite(errors["panel_error"]):
         text = f"{100 * errors['panel_error']:.1f} % wrong out of fold with such panels"
-    elif errors[NO_BETTER] and "\n" not in text:
+    elif errors[NO_BETTER] == 1 and "\n" not in text:
         text += "\nno better than the largest class"
     return text, "\n".join(panel_title(result, split, regions) for split in (TEST, TRAIN))
 
