@@ -93,11 +93,8 @@ def share_intervals(
     """
     counts = np.bincount(kinds, minlength=n_kinds).astype(np.float64)
     counts[counts == 0] = np.nan
-    sums_of_kinds, n, n_there = (
-        np.bincount(kinds, found, n_kinds),
-        len(found),
-        max((counts > 0).sum(), 1),
-    )
+    n, n_there = len(found), max((counts > 0).sum(), 1)
+    sums_of_kinds = np.bincount(kinds, found, n_kinds)
     shares = sums_of_kinds / counts
     overall, mean = sums_of_kinds.sum() / max(n, 1), np.nansum(shares) / n_there
     if units is None:

@@ -307,8 +307,8 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
-    words = ", ".join(filter(None, [range_words(quality, "calibration_error", " points")]))
-    words = f" ({words}; before calibration {before:.1f})" if words else ""
+    interval = range_words(quality, "calibration_error", " points")
+    words = f" ({interval}; before calibration {before:.1f})" if interval else ""
     text = f"The calibration error of {cells} cells is {error:.1f} points{words}."
     if quality.get("calibration_error_low") == 0:
         text = f"No miscalibration was found in {quality['n']:,} {cells} cells{words}."
