@@ -342,6 +342,9 @@ def test_rows_that_are_equal_by_chance_are_not_repeated(kind):
     assert n_repeated(twice, rows, np.arange(400, 1000)) == 0
     assert n_repeated(twice, rows, others) == 400
     assert n_repeated(twice, np.arange(2000)) == 2000
+    assert n_repeated(twice, np.arange(2000), parts=np.arange(2000) // 1000) == 2000
+    # Copies that are held out together.
+    assert n_repeated(twice, np.arange(2000), parts=np.arange(2000) % 1000) == 0
 
 
 def test_an_error_of_few_cells_is_said_to_be_one():

@@ -37,23 +37,29 @@ def no_better_than(wrong: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
 
 
 def n_repeated(
-    X: Matrix | Lazy, rows: NDArray[np.intp], others: NDArray[np.intp] | None = None
+    X: Matrix | Lazy,
+    rows: NDArray[np.intp],
+    others: NDArray[np.intp] | None = None,
+    parts: NDArray[np.integer] | None = None,
 ) -> int:
     """Return how many of some rows of (n, d) data equal one of the others, or another one of them.
 
-    0 if few values can make rows equal by chance: if the features were independent, one row in a
+    With `parts`, one for each row, only rows of other parts count as another one. The result is 0
+    if few values can make rows equal by chance: if the features were independent, one row in a
     hundred would equal another one.
     """
     read = rows if others is None else np.union1d(rows, others)
     found: list[int] = []
     for _, x in row_chunks(X, read):
-        parts: list[Any] = [x] if isinstance(x, np.ndarray) else [x.indices, x.data]
+        arrays: list[Any] = [x] if isinstance(x, np.ndarray) else [x.indices, x.data]
         ends = np.arange(len(x) + 1) if isinstance(x, np.ndarray) else x.indptr
         spans = itertools.pairwise(ends.tolist())
-        found += [hash(tuple(part[i:j].tobytes() for part in parts)) for i, j in spans]
+        found += [hash(tuple(part[i:j].tobytes() for part in arrays)) for i, j in spans]
     hashes = np.array(found, dtype=np.int64)
-    _, at, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    is_repeated = counts[at] > 1
+    at = np.unique(hashes, return_inverse=True)[1]
+    parts = np.arange(len(read)) if parts is None else parts[np.argsort(rows)]
+    in_parts = np.unique(np.column_stack([at, parts]), axis=0)
+    is_repeated = np.bincount(in_parts[:, 0])[at] > 1
     if others is not None:
         own, theirs = (hashes[np.searchsorted(read, which)] for which in (rows, others))
         is_repeated = np.isin(own, theirs)

@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -16,6 +17,7 @@ from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._result import stored_column
 from centroid_encoder.tl._summary import range_words
 
 
@@ -60,7 +62,10 @@ def calibration(
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
     mean, share, bins = calibration_bins(confidence, right, n_bins)
-    groups = None if cells.groups is None else cells.groups[known]
+    groups = None
+    if cells.group_key is not None:
+        column = stored_column(adata, cells.group_key, "the groups that were held out")
+        groups = pd.factorize(column)[0][cells.rows[known]]
     ends = 100 * np.array(share_intervals(right.astype(float), bins, len(mean), groups)[2])
 
     target: Any = new_axes(3.5, 4) if ax is None else ax

@@ -477,8 +477,9 @@ class Training(_run.Job):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
                 quality[name][_result.NO_BETTER] = no_better
-                others = trained if name == _result.TEST else None
-                quality[name][_result.REPEATED] = n_repeated(self._cells.X, rows, others)
+                others, apart = (trained, None) if name == _result.TEST else (None, units)
+                n_twice = n_repeated(self._cells.X, rows, others, apart)
+                quality[name][_result.REPEATED] = n_twice
                 scores = predicted[rows], confidence[rows], uncalibrated[rows]
                 errors, calibrated = evaluate_confidence(
                     *scores, predicted[rows] == own, n_classes, units

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
@@ -33,8 +32,8 @@ class HeldOut:
     """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
     confidence: NDArray[np.float64]
     """(n_held_out,) probability of the predicted class."""
-    groups: NDArray[np.intp] | None = None
-    """(n_held_out,) groups of the cells, if whole groups were held out."""
+    group_key: str | None
+    """Column of their groups, if whole groups were held out."""
     n_new: int = 0
     """Number of cells that are left out because they have a new class, or none, since."""
 
@@ -81,12 +80,8 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         n_new = int(is_new.sum()) + n_unlabeled
         _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
-    groups = None
-    if (group_key := params.get("group_key")) is not None:
-        column = _result.stored_column(adata, group_key, "the groups that were held out")
-        groups = pd.factorize(column)[0][rows]
     check(len(rows), "none of the held-out cells is in this selection of cells")
     column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
     confidence = column.to_numpy(np.float64)[rows]
-    of_rows = own[rows], predicted[rows], judged[rows], confidence, groups
-    return HeldOut(words, quality, rows, *of_rows, n_new)
+    of_rows = own[rows], predicted[rows], judged[rows], confidence
+    return HeldOut(words, quality, rows, *of_rows, params.get("group_key"), n_new)

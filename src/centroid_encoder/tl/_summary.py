@@ -64,7 +64,8 @@ def summary(adata: AnnData, key: str) -> list[str]:
         of_test = of_classes.filter(regex=f"^class$|^{part}_").rename(
             columns=lambda name: name.removeprefix(f"{part}_")
         )
-        sentences += _confidences(held_out, of_test, "held-out")
+        kind = "held-out" if part == _result.TEST else "these"
+        sentences += _confidences(held_out, of_test, kind)
         missing = missing_classes(of_classes, "the map takes")
         warnings = [f"Warning: {text}." for text in missing]
         if repeated := doubt_words(held_out)[1]:
@@ -175,7 +176,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
         )
     texts += [text] * bool(len(few))
     rows = np.flatnonzero(cells.kept_codes >= 0)
-    counts = {"n": len(rows), _result.REPEATED: n_repeated(cells.X, rows)}
+    groups = None if cells.groups is None else cells.groups[cells.kept][rows]
+    counts = {"n": len(rows), _result.REPEATED: n_repeated(cells.X, rows, parts=groups)}
     if repeated := doubt_words(counts)[1]:
         texts.append(repeated)
     if panel := panel_errors(adata, cells, adata.obs_names[labeled]):

@@ -32,7 +32,7 @@ from centroid_encoder.tl._result import (
     Result,
     obs_key,
 )
-from centroid_encoder.tl._summary import group_words, range_words
+from centroid_encoder.tl._summary import doubt_words, group_words, range_words
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Scene
@@ -262,6 +262,7 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         text = f"{100 * errors[f'{rule}_error']:.1f} % wrong for a new {stored.params['group_key']}"
         more = range_words(errors, f"{rule}_error"), group_words(errors, stored.params)
         text += "\n" + ", ".join(filter(None, more))
+        text += f"\n{doubt_words(errors)[1]}".rstrip()
     if np.isfinite(errors["panel_error"]):
         text = f"{100 * errors['panel_error']:.1f} % wrong out of fold with such panels"
     elif errors[NO_BETTER] == 1 and "\n" not in text:
