@@ -17,7 +17,7 @@ import csv
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -166,12 +166,12 @@ Step = Callable[[Tensor], Tensor]
 """A training step: from the rows of a batch to its loss."""
 
 
-def one_by_one(step: Step, noise: torch.Generator) -> Step:
+def one_by_one(step: Step, noise: Sequence[torch.Generator]) -> Step:
     """Return the step itself, which launches its operations one by one."""
     return step
 
 
-def in_bfloat16(step: Step, noise: torch.Generator) -> Step:
+def in_bfloat16(step: Step, noise: Sequence[torch.Generator]) -> Step:
     """Return a step that is captured as a CUDA graph, with matrix products in bfloat16."""
 
     def half(rows: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Speed, mostly as ratios to the time of other methods. Run it on a machine without other work.
 
     python -m benchmarks.speed scanpy      # a default call against scanpy's PCA, neighbours, UMAP
+    python -m benchmarks.speed busy        # the same beside processes that use all cores
     python -m benchmarks.speed mnist       # a default fit against supervised UMAP
     python -m benchmarks.speed umap        # time to reach the error of supervised UMAP
     python -m benchmarks.speed schedule    # time to reach the paper's error
@@ -22,14 +23,18 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from anndata import AnnData
+from joblib import cpu_count
 from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
+from scipy import sparse
 
 import centroid_encoder as ce
 from benchmarks import datasets
@@ -57,16 +62,9 @@ N_TIMED = 3
 
 def scanpy() -> None:
     """Compare default calls with scanpy's PCA, neighbours and UMAP; first calls do not count."""
-    import scanpy as sc
-
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     for name, (adata, label_key) in tables().items():
-
-        def pipeline(adata: AnnData = adata) -> None:
-            sc.pp.pca(adata)
-            sc.pp.neighbors(adata)
-            sc.tl.umap(adata)
 
         def call(
             placement: Placement,
@@ -78,7 +76,8 @@ def scanpy() -> None:
                 adata, label_key, placement=placement, model=model, progress=False
             )
 
-        acts: dict[str, Callable[[], object]] = {"PCA, neighbours and UMAP": pipeline}
+        acts: dict[str, Callable[[], object]]
+        acts = {"PCA, neighbours and UMAP": partial(umap_pipeline, adata)}
         for placement in get_args(Placement):
             acts[placement] = call(placement)
             if torch.get_num_threads() > 1:
@@ -86,6 +85,41 @@ def scanpy() -> None:
         alone = CentroidEncoder(n_networks=1)
         acts["voronoi, one network on everything"] = call("voronoi", alone)
         compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts)
+
+
+def busy() -> None:
+    """Compare default calls with scanpy's pipeline beside processes that use the cores, too.
+
+    The loads are none, one process less than cores, one for each core, and two for each.
+    """
+    logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    n_cores = cpu_count()
+    for name, (adata, label_key) in tables(most=10_000).items():
+        acts = {
+            "PCA, neighbours and UMAP": partial(umap_pipeline, adata),
+            "centroid-encoder": partial(ce.tl.centroid_encoder, adata, label_key, progress=False),
+        }
+        for n_processes in (0, n_cores - 1, n_cores, 2 * n_cores):
+            others = [
+                subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                for _ in range(n_processes)
+            ]
+            try:
+                compare(f"{name}, beside {n_processes} busy processes", acts)
+            finally:
+                for other in others:
+                    other.kill()
+                    other.wait()
+
+
+def umap_pipeline(adata: AnnData) -> None:
+    """Compute principal axes, neighbours and a UMAP with scanpy."""
+    import scanpy as sc
+
+    sc.pp.pca(adata)
+    sc.pp.neighbors(adata)
+    sc.tl.umap(adata)
 
 
 def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
@@ -102,8 +136,11 @@ def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
     return acted
 
 
-def tables() -> dict[str, tuple[AnnData, str]]:
-    """Return the data sets of `scanpy`, without missing values, and their label columns."""
+def tables(most: int = 100_000) -> dict[str, tuple[AnnData, str]]:
+    """Return the data sets of `scanpy`, without missing values, and their label columns.
+
+    Tables of overlapping normal classes are among them, with at most `most` rows.
+    """
     import scanpy as sc
 
     pbmc3k = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
@@ -111,11 +148,31 @@ def tables() -> dict[str, tuple[AnnData, str]]:
     pbmc3k = pbmc3k[:, pbmc3k.var["highly_variable"]].copy()
     vectra = datasets.read_h5ad("vectra_6plex/cells.h5ad")
     vectra.X = np.where(np.isnan(vectra.X), np.nanmean(vectra.X, axis=0), vectra.X)
-    return {
+    found = {
         "pbmc3k": (pbmc3k, "classified"),
         "pbmc68k_reduced": (sc.datasets.pbmc68k_reduced(), "bulk_labels"),
         "vectra_6plex": (vectra, "phenotype"),
     }
+    sizes = (3_000, 50), (10_000, 50), (100_000, 50), (100_000, 2_000)
+    for n, d in sizes:
+        if n <= most:
+            found[f"made, {n:,} × {d:,}"] = made(n, d), "class"
+    return found
+
+
+def made(n: int, d: int) -> AnnData:
+    """Return n rows of ten overlapping classes; with more than 100 features, a CSR of counts."""
+    rng = np.random.default_rng(0)
+    codes, centers = rng.integers(10, size=n), rng.normal(size=(10, d))
+    obs = pd.DataFrame({"class": pd.Categorical(codes.astype(str))}, index=np.arange(n).astype(str))
+    if d <= 100:
+        return AnnData((centers[codes] + 1.5 * rng.normal(size=(n, d))).astype(np.float32), obs)
+    # A few thousand rows at a time, since all would take gigabytes.
+    parts = [
+        sparse.csr_matrix(np.log1p(rng.poisson(0.1 * np.exp(centers[part]))), dtype=np.float32)
+        for part in np.array_split(codes, n // 5_000)
+    ]
+    return AnnData(sparse.vstack(parts, format="csr"), obs)
 
 
 def mnist() -> None:

@@ -103,7 +103,7 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
         assert np.abs(counts).max() <= 1
         alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
         placer = fit.map.placer.of_folds[k]
-        places, _ = placer.judge_logits(placer.logits(alone), fit.along[rows])
+        places, _ = placer.judge_logits(placer.logits(alone, fit.along[rows]), fit.along[rows])
         assert_allclose(fit.embed(rows), places, atol=1e-4)
     own, of_all = (
         np.concatenate([distances for _, distances in judged])

@@ -28,6 +28,7 @@ from sklearn.model_selection import (
 )
 
 import centroid_encoder as ce
+from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.layout import PLACED, Layout
 from centroid_encoder.core.placement import BETWEEN_WEIGHT, Placer, Scatter
 
@@ -170,7 +171,8 @@ class TestScatter:
 def placer(targets: np.ndarray) -> Placer:
     """A placer of classes with these targets, whose odds are not fitted."""
     scatter = Scatter(np.eye(1, dtype=np.float32), targets[:, :1], np.ones((len(targets), 1, 1)))
-    return Placer(targets, scatter, Layout.fit(targets, 1))
+    no_axes = np.zeros((0, 1), np.float32), np.zeros((len(targets), 0))
+    return Placer(targets, scatter, Layout.fit(targets, 1), Discriminant(*no_axes))
 
 
 def with_odds(
@@ -178,7 +180,9 @@ def with_odds(
 ) -> Placer:
     """The same placer, with odds from samples without folds."""
     weights = np.ones(len(codes)) if weights is None else weights
-    return placer(targets).with_odds(outputs, codes, weights, np.full(len(codes), -1))
+    return placer(targets).with_odds(
+        outputs, outputs[:, :0], codes, weights, np.full(len(codes), -1)
+    )
 
 
 class TestOdds:
@@ -188,7 +192,7 @@ class TestOdds:
         codes = rng.integers(0, 2, 3000)
         targets = np.array([[-1.0], [1.0]])
         outputs = targets[codes] * 0.7 + rng.normal(size=(3000, 1))
-        logits = with_odds(targets, outputs, codes).logits(outputs)
+        logits = with_odds(targets, outputs, codes).logits(outputs, outputs[:, :0])
         expected = LogisticRegression(C=1e9).fit(outputs, codes).decision_function(outputs)
         assert_allclose(logits[:, 1] - logits[:, 0], expected, atol=0.1)
 
@@ -201,13 +205,17 @@ class TestOdds:
         twice = np.append(np.arange(300), np.arange(200, 300))
         repeated = with_odds(targets, outputs[twice], codes[twice])
         # Except for the smoothing, whose effect is smaller with more samples.
-        assert_allclose(weighted.logits(outputs), repeated.logits(outputs), atol=0.02)
+        assert_allclose(
+            weighted.logits(outputs, outputs[:, :0]),
+            repeated.logits(outputs, outputs[:, :0]),
+            atol=0.02,
+        )
 
     @pytest.mark.parametrize("n", [10, 100])
     def test_without_errors_the_odds_of_few_samples_stay_finite(self, n: int) -> None:
         codes = np.arange(n) % 2
         outputs = targets = np.array([[-1.0], [1.0]])
-        logits = with_odds(targets, outputs[codes], codes).logits(outputs)
+        logits = with_odds(targets, outputs[codes], codes).logits(outputs, outputs[:, :0])
         doubt = 1 - softmax(logits, axis=1).max(axis=1)
         assert_allclose(doubt, 0.3 / (n + 2), rtol=0.05)
 
@@ -218,16 +226,16 @@ class TestOdds:
         # The third fold has wrong labels, and a placer is that of each fold.
         codes[folds == 2] = 1 - codes[folds == 2]
         common = replace(placer(targets), of_folds=(placer(targets),) * 3)
-        found = common.with_odds(outputs, codes, np.ones(90), folds)
+        found = common.with_odds(outputs, outputs[:, :0], codes, np.ones(90), folds)
         for k, of_fold in enumerate(found.of_folds):
             others = folds != k
             expected = with_odds(targets, outputs[others], codes[others])
-            logits = expected.logits(outputs)
-            assert_allclose(of_fold.logits(outputs), logits, rtol=0.02, atol=0.02)
+            logits = expected.logits(outputs, outputs[:, :0])
+            assert_allclose(of_fold.logits(outputs, outputs[:, :0]), logits, rtol=0.02, atol=0.02)
         assert found.of_folds[2].sharpness > 2 * found.sharpness
         # Without samples in the other folds, the odds are finite.
-        alone = common.with_odds(outputs, codes, np.ones(90), np.zeros(90, int))
-        assert np.isfinite(alone.of_folds[0].logits(outputs)).all()
+        alone = common.with_odds(outputs, outputs[:, :0], codes, np.ones(90), np.zeros(90, int))
+        assert np.isfinite(alone.of_folds[0].logits(outputs, outputs[:, :0])).all()
 
 
 QUICK = {"placement": "voronoi", "hidden": (32,), "random_state": 0, "device": "cpu"}
@@ -333,7 +341,8 @@ def laid_out(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     centroids = np.stack([z[y == j].mean(axis=0) for j in range(y.max() + 1)]).astype(float)
     targets = centroids.astype(np.float32)
     inputs = torch.from_numpy(z.astype(np.float32))
-    return Placer.fit(inputs, y, centroids, targets, 2, np.bincount(y)).layout.positions
+    linear = Discriminant.fit(inputs, torch.eye(inputs.shape[1]), y, len(centroids))
+    return Placer.fit(inputs, y, centroids, targets, 2, np.bincount(y), linear).layout.positions
 
 
 def difference(

@@ -271,7 +271,7 @@ def test_contributions_add_up_to_the_margin_and_are_those_of_captum(fitted):
     found = attribute(map_, z, baseline, 0, [1, 2])
 
     def margin(z):
-        return margins(map_, map_.inputs_of(z), 0, [1, 2])
+        return margins(map_, z, 0, [1, 2])
 
     change = (margin(z) - margin(baseline[None])).detach()
     # Kinks of the ramps are integrated inexactly.
@@ -279,7 +279,7 @@ def test_contributions_add_up_to_the_margin_and_are_those_of_captum(fitted):
     oracle = IntegratedGradients(margin).attribute(z, baseline.expand_as(z), n_steps=300)
     assert_allclose(found, oracle.detach(), atol=0.05 * oracle.abs().max())
     with torch.no_grad():
-        pairwise = margins(map_, map_.inputs_of(z), 0, [1]).numpy()
+        pairwise = margins(map_, z, 0, [1]).numpy()
     _, distances = map_.judge_inputs(*map_.inputs(cells.X[:20]))
     assert ((pairwise > 0) == (distances[:, 0] < distances[:, 1])).all()
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from centroid_encoder.core.features import on_axes
+from centroid_encoder.core.discriminant import LEAST
 from centroid_encoder.core.map import FittedMap
 
 N_STEPS = 32
@@ -23,30 +23,31 @@ def attribute(
     the error of the Gauss-Legendre quadrature (Sundararajan, Taly & Yan 2017).
     """
     nodes, weights = np.polynomial.legendre.leggauss(N_STEPS)
-    # Without ramps, the inputs are linear in z: gradients by the fewer inputs are sufficient.
-    axes = map_.axes if map_.knots is None else None
-    start, end = on_axes(baseline.expand_as(z), axes), on_axes(z, axes)
-    total = torch.zeros_like(end)
+    total = torch.zeros_like(z)
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        x = (start + node * (end - start)).requires_grad_()
-        inputs = map_.inputs_of(x) if axes is None else x
-        (slope,) = torch.autograd.grad(margins(map_, inputs, group, others).sum(), x)
+        x = (baseline + node * (z - baseline)).requires_grad_()
+        (slope,) = torch.autograd.grad(margins(map_, x, group, others).sum(), x)
         total += weight * slope
-    if axes is not None:
-        total = (total.reshape(len(axes), len(z), -1) @ axes).sum(dim=0)
     return np.asarray((total * (z - baseline)).cpu())
 
 
-def margins(map_: FittedMap, inputs: Tensor, group: int, others: list[int]) -> Tensor:
-    """(n,) logit of a class less that of all `others` together, for inputs of the networks."""
+def margins(map_: FittedMap, z: Tensor, group: int, others: list[int]) -> Tensor:
+    """(n,) logit of a class less that of all `others` together, for (n, k) standardised rows."""
+    inputs = map_.inputs_of(z)
     outputs = map_.network.outputs(inputs)
     if map_.placer is None:
         calibration = map_.calibration
         distances = map_.targets.distances(outputs)
         logits = -((distances / calibration.temperature) ** calibration.exponent)
     else:
-        targets = torch.tensor(map_.placer.targets, device=outputs.device)
-        offsets = torch.tensor(map_.placer.offsets, dtype=outputs.dtype, device=outputs.device)
+        placer, linear = map_.placer, map_.placer.linear
+        targets, axes, means, offsets = (
+            torch.tensor(values, dtype=outputs.dtype, device=outputs.device)
+            for values in (placer.targets, linear.axes, linear.means, placer.offsets)
+        )
         squared = (outputs[:, None] - targets).square().mean(dim=-1)
-        logits = offsets - map_.placer.sharpness * squared
+        away = ((z @ axes.T)[:, None] - means).square().sum(dim=-1) / 2
+        less = away - away.min(dim=1, keepdim=True).values
+        likelihoods = LEAST * torch.tanh(less / -LEAST)
+        logits = offsets - placer.sharpness * squared + placer.voice * likelihoods
     return logits[:, group] - logits[:, others].logsumexp(dim=1)

@@ -14,8 +14,9 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from centroid_encoder.core import features, placement
+from centroid_encoder.core import discriminant, features, placement
 from centroid_encoder.core.calibration import Calibration
+from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.features import Standardizer, class_sums, discriminant_axes, network_axes
 from centroid_encoder.core.frames import Frames
 from centroid_encoder.core.map import FittedMap, Judged
@@ -211,7 +212,10 @@ def fit(
         objective = CentroidTargets.spread_out(centroids, device)
         wanted = objective.coordinates.cpu().numpy()
         sizes = np.bincount(codes[rows], minlength=n_classes)
-        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components, sizes)
+        # The discriminant analysis receives the z-scores without the weights of the features.
+        z_axes = network_axes(z, 1 / standardizer.weight[standardizer.kept], discriminant.N_AXES)
+        linear = Discriminant.fit(z, z_axes, sampled_codes, n_classes)
+        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components, sizes, linear)
         is_rich = z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]
         knots, of_networks, of_folds = features.ramp_knots(z) if is_rich else None, [], []
         for k, share in enumerate(shares):
@@ -220,8 +224,11 @@ def fit(
             found = network_axes(x, share, N_AXES)
             received, its_rows = x @ found.T, np.arange(len(x))
             means = _centroids(received, its_rows, its_codes, n_classes)
-            of_fold = received, its_codes, means, wanted, n_components, sizes, placer.layout
-            of_folds.append(Placer.fit(*of_fold))
+            # Which features have a weight follows from the labels, too.
+            has_weight = torch.from_numpy(share > 0).to(device)
+            linear = Discriminant.fit(x, z_axes * has_weight, its_codes, n_classes)
+            of_fold = received, its_codes, means, wanted, n_components, sizes, linear
+            of_folds.append(Placer.fit(*of_fold, placer.layout))
             more = discriminant_axes(x, share, its_codes, n_classes) if is_rich else found[:0]
             of_networks.append(torch.cat([found, more]))
         placer, axes = replace(placer, of_folds=tuple(of_folds)), torch.stack(of_networks)
@@ -314,23 +321,27 @@ def _read(
 ) -> tuple[Tensor, NDArray[np.float32]]:
     """Read the rows that are kept in memory.
 
-    Returns the inputs of the networks, and the (n_in_memory, a) coordinates along the axes of the
-    scatter (a = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
+    Returns the inputs of the networks, and the (n_in_memory, a + b) result of `Placer.project`
+    (a + b = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
     """
     stored, n_inputs = division.in_memory, len(standardizer.kept)
     n_networks, n_axes = (1, n_inputs) if axes is None else axes.shape[:2]
     n_ramps = 0 if knots is None else features.N_RAMPS * n_inputs
     inputs = torch.empty((n_networks, len(stored), n_axes + n_ramps), device=device)
-    along = np.empty((len(stored), 0 if placer is None else len(placer.scatter.axes)), np.float32)
+    n_along = 0 if placer is None else len(placer.scatter.axes) + len(placer.linear.axes)
+    along, folds = np.empty((len(stored), n_along), np.float32), division.placed_by[stored]
     for part, chunk in row_chunks(X, stored):
         z = standardizer(chunk, device)
         inputs[:, part] = features.on_axes(z, axes, knots)
-        if placer is not None:
-            along[part] = placer.scatter.project(z)
-    for k, of_fold in enumerate(placer.of_folds if placer is not None else ()):
-        own, (a, r) = division.placed_by[stored] == k, of_fold.scatter.axes.shape
-        x = inputs[k, torch.from_numpy(own).to(device), :r]
-        along[own, :a] = of_fold.scatter.project(x)
+        if placer is None:
+            continue
+        along[part] = placer.project(z)
+        for k, of_fold in enumerate(placer.of_folds):
+            own, (a, r) = np.flatnonzero(folds[part] == k), of_fold.scatter.axes.shape
+            at = torch.from_numpy(own).to(device)
+            rows, x = part.start + own, inputs[k, part][at, :r]
+            along[rows, :a] = of_fold.scatter.project(x)
+            along[rows, -len(of_fold.linear.axes) :] = of_fold.linear.project(z[at])
     return inputs[0] if len(inputs) == 1 else inputs, along
 
 
@@ -345,14 +356,15 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
     if fitted.placer is None:
         fitted.centers = class_centers(done.embed(trained), codes[trained], len(fitted.centers))
     else:
-        inputs, _, folds = done.inputs(some)
+        inputs, along, folds = done.inputs(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
         weights = class_weights[codes[some]].astype(np.float64)
         fold = division.folds[some]
         if division.n_networks > 1:
             # Each network counts in the fit of the odds as much as it counts for new rows.
             weights *= division.votes[fold] / np.bincount(fold)[fold]
-        fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights, fold)
+        known = outputs, along, codes[some], weights, fold
+        fitted.placer = fitted.placer.with_odds(*known, is_new=len(unseen) > 0)
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = np.concatenate([found for _, found in done.judge(some)])

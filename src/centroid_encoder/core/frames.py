@@ -43,7 +43,7 @@ class Frames:
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)
         outputs = outputs.reshape(len(x), -1)  # scikit-learn returns one output without an axis
-        along, no_fold = self.placer.scatter.project(z), np.full(len(z), -1)
+        along, no_fold = self.placer.project(z), np.full(len(z), -1)
         return self.frame(rows, codes, no_fold, along, torch.from_numpy(outputs))
 
     def frame(
@@ -52,14 +52,15 @@ class Frames:
         """Return the frame of (b,) rows.
 
         `codes` holds their (b,) classes, −1 for none, `folds` their (b,) folds, −1 for none,
-        `along` their (b, a) coordinates along the axes of the scatter, and `outputs` the (b, r)
+        `along` the result of `Placer.project`, and `outputs` the (b, r)
         outputs of the networks.
         """
         found, positions = outputs.cpu().numpy(), None
         if self.placer is not None:
             some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
             weights = np.ones(len(some))
-            placer = self.placer.with_odds(found[some], codes[some], weights, folds[some])
+            known = found[some], along[some], codes[some], weights, folds[some]
+            placer = self.placer.with_odds(*known, is_new=bool((folds[some] >= 0).all()))
             parts = [(found[p], along[p], folds[p]) for p in gen_batches(len(found), CHUNK)]
             found = np.concatenate([placer.judge(*part)[0] for part in parts])
             positions = placer.layout.positions

@@ -73,7 +73,7 @@ class FittedMap:
         z = self.standardizer(X, self.device)
         if self.placer is None:
             return z, np.empty((len(z), 0), np.float32)
-        return self.inputs_of(z), self.placer.scatter.project(z)
+        return self.inputs_of(z), self.placer.project(z)
 
     def inputs_of(self, z: Tensor) -> Tensor:
         """Inputs of the networks for (b, k) standardised rows."""

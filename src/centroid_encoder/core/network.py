@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -132,6 +133,13 @@ class Network(nn.Module):
         if len(self.decoder):
             layers.append(self.decoder[len(self.decoder) - 1 - depth])
         return [parameter for layer in layers for parameter in layer.parameters()]
+
+    def some(self, which: slice) -> Network:
+        """Return some of the networks; their parameters are parts of those of all."""
+        part = copy.deepcopy(self)
+        for own, of_all in zip(part.parameters(), self.parameters(), strict=True):
+            own.data = of_all.data[which]
+        return part
 
     @torch.no_grad()
     def fold_batch_norm(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -86,7 +86,7 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
 
 
 def captured(
-    step: Callable[[Tensor], Tensor], noise: torch.Generator
+    step: Callable[[Tensor], Tensor], noise: Sequence[torch.Generator]
 ) -> Callable[[Tensor], Tensor]:
     """Return a training step that runs as a CUDA graph on a GPU, and unchanged elsewhere.
 
@@ -96,10 +96,10 @@ def captured(
     places in memory: inputs, parameters, and the state and learning rate of the optimiser.
 
     `step` trains on (b,) or (K, b) rows and returns the loss. If it cannot be captured, because
-    memory is short or an objective copies a number from the device, it runs unchanged. `noise` is
-    its random generator, on the device of the training.
+    memory is short or an objective copies a number from the device, it runs unchanged. `noise` are
+    its random generators, on the device of the training.
     """
-    if noise.device.type != "cuda":
+    if noise[0].device.type != "cuda":
         return step
     graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
     pool = torch.cuda.graph_pool_handle()
@@ -113,7 +113,8 @@ def captured(
             return step(rows)
         if graphs[rows.shape] is None:
             graph, own = torch.cuda.CUDAGraph(), rows.clone()
-            graph.register_generator_state(noise)
+            for generator in noise:
+                graph.register_generator_state(generator)
             try:
                 # Other threads may use the device at the same time.
                 with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from torch import Tensor
 
+from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.features import principal_axes
 from centroid_encoder.core.layout import DECIMALS, Layout, squared_distances
 from centroid_encoder.core.matrix import Codes, product
@@ -133,7 +134,9 @@ class Placer:
     targets: Singles  #: (M, r) outputs that the networks are trained to have for each class
     scatter: Scatter
     layout: Layout
+    linear: Discriminant
     sharpness: float = 1.0  #: Decrease of a class's logit per unit of mean squared distance
+    voice: float = 0.0  #: Weight of the log-likelihoods of the discriminant analysis
     offsets: Doubles = field(default_factory=lambda: np.zeros(1))  #: (M,) added to the logits
     of_folds: tuple[Placer, ...] = ()
     """Placers of the training samples of each fold, from the other folds; files have none."""
@@ -147,6 +150,7 @@ class Placer:
         targets: Singles,
         n_components: int,
         sizes: Codes,
+        linear: Discriminant,
         layout: Layout | None = None,
     ) -> Self:
         """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
@@ -164,20 +168,24 @@ class Placer:
         layout = layout or Layout.fit(centroids, n_components, room, variance / n_of.clip(1))
         scatter = Scatter.fit(residuals, codes, centroids, n_components).turned(layout.positions)
         wider = replace(scatter, directions=scatter.directions * room[:, None, None])
-        return cls(targets, wider, layout)
+        return cls(targets, wider, layout, linear)
+
+    def project(self, z: Tensor) -> Singles:
+        """(n, a + b) coordinates of (n, k) inputs: of `scatter`, and of `linear`."""
+        return np.hstack([self.scatter.project(z), self.linear.project(z)])
 
     def judge(self, outputs: Floats, along: Floats, folds: Codes) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
 
         The squared distances are the log odds of the most probable class against each class.
-        `outputs` holds (n, r) outputs of the networks, and `along` the result of `Scatter.project`.
+        `outputs` holds (n, r) outputs of the networks, and `along` the result of `project`.
         `folds` holds the (n,) folds of training samples, and −1 for all others.
         """
         places = np.empty((len(folds), self.layout.positions.shape[1]), np.float32)
         distances = np.empty((len(folds), len(self.targets)), np.float32)
         for k in np.unique(folds):
             own, placer = folds == k, self if k < 0 else self.of_folds[k]
-            logits = placer.logits(outputs[own])
+            logits = placer.logits(outputs[own], along[own])
             places[own], distances[own] = placer.judge_logits(logits, along[own])
         return places, distances
 
@@ -191,18 +199,48 @@ class Placer:
         odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
-    def logits(self, outputs: Floats) -> Doubles:
-        """(n, M) logits of the classes for (n, r) outputs."""
-        return self.offsets - self.sharpness * squared_distances(outputs, self.targets)
+    def logits(self, outputs: Floats, along: Floats) -> Doubles:
+        """(n, M) logits of the classes; the arguments are those of `judge`."""
+        squared, likelihoods = self.evidence(outputs, along)
+        return self.offsets - self.sharpness * squared + self.voice * likelihoods
 
-    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats, folds: Codes) -> Self:
+    def evidence(self, outputs: Floats, along: Floats) -> tuple[Doubles, Doubles]:
+        """(n, M) distances of the outputs to the targets, and log-likelihoods of the analysis."""
+        along = along[:, along.shape[1] - len(self.linear.axes) :]
+        return squared_distances(outputs, self.targets), self.linear.likelihoods(along)
+
+    def with_odds(
+        self,
+        outputs: Floats,
+        along: Floats,
+        codes: Codes,
+        weights: Floats,
+        folds: Codes,
+        is_new: bool = True,
+    ) -> Placer:
         """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
-        The samples have (n, r) outputs, (n,) weights and (n,) folds; the odds of each fold are
-        computed from the other folds. The wanted probabilities are smoothed as in Platt (1999), but
-        less (`SMOOTHING`), so that none is 1 even without errors.
+        `outputs`, `along` and `folds` are those of `judge`, and `weights` holds (n,) weights; the
+        odds of each fold are computed from the other folds. The networks and the discriminant
+        analysis have the weights that fit these samples together; the analysis has none unless
+        `is_new`, since it fits samples that it has seen too well. The wanted probabilities are
+        smoothed as in Platt (1999), but less (`SMOOTHING`), so that none is 1 even without errors.
         """
-        squared = squared_distances(outputs, self.targets)
+        squared, likelihoods = np.empty((2, len(codes), len(self.targets)))
+        for k in np.unique(folds):
+            own, placer = folds == k, self if k < 0 else self.of_folds[k]
+            squared[own], likelihoods[own] = placer.evidence(outputs[own], along[own])
+        # The odds of each fold, and those of new samples.
+        some = [folds != k for k in range(len(self.of_folds))] + [np.ones(len(folds), bool)]
+        placers = [
+            placer._with_odds(squared[at], likelihoods[at], codes[at], weights[at], is_new)
+            for placer, at in zip([*self.of_folds, self], some, strict=True)
+        ]
+        return replace(placers[-1], of_folds=tuple(placers[:-1]))
+
+    def _with_odds(
+        self, squared: Doubles, likelihoods: Doubles, codes: Codes, weights: Floats, is_new: bool
+    ) -> Placer:
         n, n_classes = squared.shape
         shares = weights[:, None] / max(weights.sum(), np.finfo(float).tiny)
         doubt = SMOOTHING / (n + 2)
@@ -210,24 +248,20 @@ class Placer:
         wanted[np.arange(n), codes] = 1 - doubt
 
         def loss(parameters: Doubles) -> tuple[float, Doubles]:
-            sharpness, offsets = np.exp(parameters[0]), parameters[1:]
-            log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
+            sharpness, voice, offsets = np.exp(parameters[0]), parameters[1], parameters[2:]
+            logits = offsets - sharpness * squared + voice * likelihoods
+            log_probabilities = log_softmax(logits, axis=1)
             excess = (np.exp(log_probabilities) - wanted) * shares
             # A weak prior keeps the offsets of small classes near 0.
             value = np.square(offsets).sum() / 200 - (shares * wanted * log_probabilities).sum()
-            slope = -sharpness * (excess * squared).sum()
-            return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
+            slopes = -sharpness * (excess * squared).sum(), (excess * likelihoods).sum()
+            return float(value), np.append(slopes, excess.sum(axis=0) + offsets / 100)
 
-        bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
+        bounds = [(-7.0, 7.0), (0.0, 5.0 * is_new)] + [(-5.0, 5.0)] * n_classes
         # L-BFGS-B uses the threads of NumPy, which slow down those of torch (see `product`).
-        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
-        found = replace(self, sharpness=float(np.exp(best.x[0])), offsets=np.asarray(best.x[1:]))
-        of_folds = list[Placer]()
-        for k, placer in enumerate(self.of_folds):
-            others = folds != k
-            known = outputs[others], codes[others], weights[others], folds[others]
-            of_folds.append(placer.with_odds(*known))
-        return replace(found, of_folds=tuple(of_folds))
+        best = minimize(loss, np.zeros(n_classes + 2), jac=True, method="TNC", bounds=bounds)
+        sharpness, voice = float(np.exp(best.x[0])), float(best.x[1])
+        return replace(self, sharpness=sharpness, voice=voice, offsets=np.asarray(best.x[2:]))
 
 
 def _sign(vectors: Doubles) -> Doubles:

@@ -22,6 +22,7 @@ from safetensors.numpy import save as serialize
 from torch import Tensor
 
 from centroid_encoder.core.calibration import Calibration
+from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap
@@ -51,6 +52,9 @@ ARRAYS = {
     "placement_axes": ("ak", "placer.scatter.axes"),
     "placement_means": ("ca", "placer.scatter.means"),
     "placement_directions": ("cma", "placer.scatter.directions"),
+    "placement_linear_axes": ("bk", "placer.linear.axes"),
+    "placement_linear_means": ("cb", "placer.linear.means"),
+    "placement_voice": ("1", "placer.voice"),
     "placement_sharpness": ("1", "placer.sharpness"),
     "placement_offsets": ("c", "placer.offsets"),
     "novelty_axes": ("dp", "novelty.axes"),
@@ -64,7 +68,7 @@ ARRAYS = {
 """Shape of each array, and the attribute of a `FittedMap` that it holds. A letter stands for the
 same length in all arrays: d features, k of them with a weight, c classes, m components of the
 embedding, t coordinates of a target, n networks with r axes and o outputs, q knots of a feature, a
-axes of the scatter, p axes and s samples of the novelty."""
+axes of the scatter, b axes of the discriminant analysis, p axes and s samples of the novelty."""
 
 
 class InvalidStateError(ValueError):
@@ -139,10 +143,26 @@ def from_arrays(
                 n_inputs += (len(knots) - 1) * knots.shape[1]
             if n_inputs != network.shape["n_inputs"]:
                 raise ValueError(f"{n_inputs} inputs for a network of {network.shape}")
-            names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
-            targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
-            layout = Layout(arrays["centers"])
-            placer = Placer(targets, Scatter(*scatter), layout, float(sharpness[0]), offsets)
+            layout, none = (
+                Layout(arrays["centers"]),
+                {
+                    "placement_linear_axes": np.zeros((0, axes.shape[2]), np.float32),
+                    "placement_linear_means": np.zeros((len(arrays["centers"]), 0)),
+                    "placement_voice": np.zeros(1),
+                },
+            )
+            # The first files have no discriminant analysis.
+            arrays = arrays if none.keys() & arrays.keys() else arrays | none
+            targets, offsets, *scatter = (
+                arrays[f"placement_{name}"]
+                for name in ("targets", "offsets", "axes", "means", "directions")
+            )
+            linear, means, sharpness, voice = (
+                arrays[f"placement_{name}"]
+                for name in ("linear_axes", "linear_means", "sharpness", "voice")
+            )
+            analysis, odds = Discriminant(linear, means), (float(sharpness[0]), float(voice[0]))
+            placer = Placer(targets, Scatter(*scatter), layout, analysis, *odds, offsets)
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
+from joblib import cpu_count
 from torch import Tensor
 from torch.nn.functional import embedding
 
@@ -39,31 +46,41 @@ class TrainingData:
     noise: Tensor | None = None
     """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
 
-    def noisy(self, rows: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    def some(self, which: slice) -> TrainingData:
+        """Return the data of some of the networks; tensors are not copied."""
+        noise = None if self.noise is None else self.noise[which]
+        return replace(self, inputs=self.inputs[which], noise=noise)
+
+    def noisy(self, rows: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
         """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
 
-        `share` is the share of values that dropout sets to zero.
+        `share` is the share of values that dropout sets to zero. Each network has a generator of
+        its own.
         """
         if self.inputs.dim() == 2:
-            return dropped(self.inputs[rows], share, generator)
+            return dropped(self.inputs[rows][None], share, generators)[0]
         n_networks, n, width = self.inputs.shape
         first = torch.arange(n_networks, device=rows.device)[:, None] * n
         # `embedding` selects rows in a third of the time of indexing with two tensors.
         inputs = embedding(rows + first, self.inputs.view(-1, width))
         if self.noise is None:
-            return dropped(inputs, share, generator)
-        drawn = torch.randn(inputs.shape, device=inputs.device, generator=generator)
+            return dropped(inputs, share, generators)
+        drawn = torch.empty_like(inputs)
+        for of_network, generator in zip(drawn, generators, strict=True):
+            of_network.normal_(generator=generator)
         return torch.baddbmm(inputs, drawn, self.noise.mT)
 
 
-def dropped(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Set a share of the values to zero, and scale the others to keep the expectation."""
+def dropped(x: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Set a share of (K, b, k) values to zero, and scale the others to keep the expectation."""
     if not share:
         return x
     # Four random numbers are taken from each word, in a quarter of the time of four floats.
-    words = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device)
-    words.random_(-(2**63), None, generator=generator)
-    noise = words.view(torch.int16)[: x.numel()].view_as(x)
+    n = x[0].numel()
+    words = torch.empty((len(x), math.ceil(n / 4)), dtype=torch.int64, device=x.device)
+    for of_network, generator in zip(words, generators, strict=True):
+        of_network.random_(-(2**63), None, generator=generator)
+    noise = words.view(torch.int16)[:, :n].view_as(x)
     return x * (noise >= round(2**16 * share) - 2**15) * (1 / (1 - share))
 
 
@@ -88,6 +105,11 @@ def train(
     source of randomness. `frame` computes the embedding in reports from the encoder's output for
     all rows; by default, it is the output.
 
+    On a CPU, networks are trained in as many threads as PyTorch and the process may use, and each
+    of them computes in one thread. Threads that share a step wait for each other at every
+    operation, which takes ten times as long when other programs use the cores as well. The number
+    of threads changes the results by rounding only.
+
     Raises
     ------
     StoppedTooEarly, KeyboardInterrupt
@@ -95,17 +117,39 @@ def train(
     DivergedError
         If the loss is not finite.
     """
-    run = _Run(network, objective, data, config, generator, callback, frame)
-    try:
-        for depth in range(len(network.encoder) if config.pretrain_epochs else 0):
-            run.pretrain(depth)
-        run.train("train", config.max_epochs, data.train, data.validation)
-        if run.n_merge and not run.stopped:
-            everything = torch.cat([data.train, data.validation])
-            run.train("merge", config.merge_epochs, everything, everything[:0])
-    finally:
-        network.eval()
+    with _one_thread() as n_threads:
+        run = _Run(network, objective, data, config, generator, callback, frame, n_threads)
+        try:
+            for depth in range(len(network.encoder) if config.pretrain_epochs else 0):
+                run.pretrain(depth)
+            run.train("train", config.max_epochs, data.train, data.validation)
+            if run.n_merge and not run.stopped:
+                everything = torch.cat([data.train, data.validation])
+                run.train("merge", config.merge_epochs, everything, everything[:0])
+        finally:
+            network.eval()
     return Outcome(run.reports, run.interrupted, run.stopped)
+
+
+_running: list[int] = []
+"""For each training that runs, the number of threads that PyTorch had before the first of them."""
+
+
+@contextmanager
+def _one_thread() -> Iterator[int]:
+    """Let PyTorch use one thread here; yield the number that it and the process may use otherwise.
+
+    PyTorch gives that number to new threads, so that a training which starts while another one runs
+    would find one.
+    """
+    n_threads = _running[0] if _running else torch.get_num_threads()
+    _running.append(n_threads)
+    torch.set_num_threads(1)
+    try:
+        yield min(n_threads, cpu_count())
+    finally:
+        torch.set_num_threads(n_threads)
+        _running.pop()
 
 
 @dataclass
@@ -119,6 +163,8 @@ class _Run:
     generator: torch.Generator
     callback: Callback
     frame: Callable[[Tensor], Frame | None]
+    n_threads: int
+    """Largest number of threads of the training."""
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -129,8 +175,12 @@ class _Run:
         n_pretrain = len(self.network.encoder) * config.pretrain_epochs
         self.n_steps = n_pretrain + config.max_epochs + self.n_merge
         # Noise is drawn on the device of the data.
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        self.noise = torch.Generator(self.data.inputs.device).manual_seed(seed)
+        seeds = torch.randint(2**62, (self.network.n_networks,), generator=self.generator)
+        device = self.data.inputs.device
+        self.noise = [torch.Generator(device).manual_seed(seed) for seed in seeds.tolist()]
+        n_parts = min(self.n_threads, self.network.n_networks) if device.type == "cpu" else 1
+        ends = np.linspace(0, self.network.n_networks, n_parts + 1).astype(int).tolist()
+        self.parts = [slice(*part) for part in pairwise(ends)] if n_parts > 1 else [slice(None)]
 
     def pretrain(self, depth: int) -> None:
         """Train the two layers that stage `depth` adds; all other layers stay as they are."""
@@ -175,41 +225,32 @@ class _Run:
 
         Yields a report after each epoch.
         """
-        config, data, network, noise = self.config, self.data, self.network, self.noise
+        config, data, network = self.config, self.data, self.network
         network.eval()
-        parameters = (
-            list(network.parameters()) if depth is None else network.stage_parameters(depth)
-        )
-        adam, first, codes = Adam(parameters, config), 0, None
-        if depth:
-            # The output of the earlier layers does not change, so it is computed once.
-            first, codes = depth, self.codes(depth - 1)
-
-        def step(batch: Tensor) -> Tensor:
-            inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
-            loss = self.loss(batch, network.encode(inputs, first=first, depth=depth), depth)[0]
-            adam.step(torch.autograd.grad(loss, parameters))
-            return loss.detach()
-
-        take = captured(step, noise)
+        runs = [self.trained(part, depth) for part in self.parts]
         of_networks = [rows]
         if network.n_networks > 1 and data.folds is not None:
             folds = data.folds[rows]
             of_networks = [rows[folds != k] for k in range(network.n_networks)]
         for epoch in range(n_epochs):
             network.train()
-            order, total = self.order(of_networks), torch.zeros((), device=rows.device)
+            order = self.order(of_networks)
             # Batches of nearly equal size, because the gradient of a small one is mostly noise.
             batches = order.tensor_split(math.ceil(order.shape[-1] / config.batch_size), dim=-1)
-            for i, batch in enumerate(batches):
-                if self.callback(None):
-                    self.stopped = True
-                    return
-                share = learning_rate_share((epoch + i / len(batches)) / n_epochs, config)
-                adam.learning_rate.fill_(config.learning_rate * share)
-                total += take(batch) * batch.shape[-1]
+            shares = [
+                learning_rate_share((epoch + i / len(batches)) / n_epochs, config)
+                for i in range(len(batches))
+            ]
+            totals = self.side_by_side(
+                [
+                    partial(run, [batch[part] for batch in batches], shares)
+                    for part, run in zip(self.parts, runs, strict=True)
+                ]
+            )
+            if self.stopped:
+                return
             network.eval()
-            loss = float(total) / order.shape[-1]
+            loss = float(sum(totals)) / order.shape[-1]
             validation_loss, error = self.validate(validation, depth)
             if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
                 raise DivergedError(
@@ -223,6 +264,58 @@ class _Run:
             if depth is None:
                 report = replace(report, frame=lambda: self.frame(self.codes()))
             yield report
+
+    def trained(
+        self, part: slice, depth: int | None
+    ) -> Callable[[list[Tensor], list[float]], Tensor]:
+        """Return a function that trains a part of the networks on batches.
+
+        It is called with the rows of the batches, and with their shares of the learning rate. It
+        returns the sum of the losses of all rows.
+        """
+        config, network, data, noise = self.config, self.network, self.data, self.noise[part]
+        if len(self.parts) > 1:
+            network, data = network.some(part), data.some(part)
+        parameters = (
+            list(network.parameters()) if depth is None else network.stage_parameters(depth)
+        )
+        adam, share_of_all = Adam(parameters, config), len(noise) / self.network.n_networks
+        # The output of the earlier layers does not change, so it is computed once.
+        codes = self.codes(depth - 1) if depth else None
+
+        def step(batch: Tensor) -> Tensor:
+            inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
+            code = network.encode(inputs, first=depth or 0, depth=depth)
+            loss = share_of_all * self.loss(batch, code, depth)[0]
+            adam.step(torch.autograd.grad(loss, parameters))
+            return loss.detach()
+
+        take, stops = captured(step, noise), part == self.parts[0]
+
+        def run(batches: list[Tensor], shares: list[float]) -> Tensor:
+            total = torch.zeros((), device=noise[0].device)
+            for batch, share in zip(batches, shares, strict=True):
+                if stops and self.callback(None):
+                    self.stopped = True
+                if self.stopped:
+                    break
+                adam.learning_rate.fill_(config.learning_rate * share)
+                total += take(batch) * batch.shape[-1]
+            return total
+
+        return run
+
+    def side_by_side(self, runs: list[Callable[[], Tensor]]) -> list[Tensor]:
+        """Run the first function here and the others in threads, each with one thread of torch."""
+        first, *others = runs
+        limit: Any = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        with ThreadPoolExecutor(max(len(others), 1), **limit) as pool:
+            started = [pool.submit(run) for run in others]
+            try:
+                return [first(), *(one.result() for one in started)]
+            except BaseException:
+                self.stopped = True
+                raise
 
     def order(self, of_networks: list[Tensor]) -> Tensor:
         """(n,) rows of a network in random order, or (K, n) rows of K networks.

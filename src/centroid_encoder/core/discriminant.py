@@ -1,0 +1,62 @@
+"""Linear discriminant analysis of the z-scores, a second opinion beside the networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.covariance import ledoit_wolf
+from torch import Tensor
+
+from centroid_encoder.core.features import class_sums
+from centroid_encoder.core.matrix import Codes
+
+N_AXES = 150  # with more features, the analysis receives their leading principal axes
+FAR = 1e3  # coordinate of the mean of a class without samples
+LEAST = -30.0  # smallest log-likelihood, relative to that of the most probable class
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """Directions along which the classes differ, and the means of the classes."""
+
+    axes: NDArray[np.float32]
+    """(b, k) directions of the inputs, along which the variance within the classes is about 1."""
+    means: NDArray[np.float64]
+    """(M, b) coordinates of the class means along the axes."""
+
+    @classmethod
+    def fit(cls, z: Tensor, axes: Tensor, codes: Codes, n_classes: int) -> Self:
+        """Analyse (s, k) standardised rows of (s,) classes along (a, k) axes; b = min(M − 1, a).
+
+        The covariance within the classes is shrunk (Ledoit & Wolf 2004).
+        """
+        points, sizes = (z @ axes.T).double().cpu(), np.bincount(codes, minlength=n_classes)
+        sums = torch.from_numpy(class_sums(points.numpy(), codes, n_classes))
+        means = sums / torch.from_numpy(sizes.clip(1))[:, None]
+        covariance, _ = ledoit_wolf((points - means[codes]).numpy(), assume_centered=True)
+        values, vectors = torch.linalg.eigh(torch.from_numpy(covariance))
+        whitening = vectors / values.clamp_min(1e-6 * max(float(values[-1]), 1)).sqrt()
+        roots = torch.from_numpy(np.sqrt(sizes))[:, None]
+        away = (means - points.mean(dim=0)) * roots @ whitening
+        directions = torch.linalg.svd(away, full_matrices=False)[2][: n_classes - 1]
+        shown = whitening @ directions.T
+        found = (means @ shown).numpy()
+        found[sizes == 0] = FAR
+        return cls((shown.T @ axes.double().cpu()).float().numpy(), found)
+
+    def likelihoods(self, along: NDArray[np.floating]) -> NDArray[np.float64]:
+        """(n, M) log-likelihoods of (n, b) coordinates, less the largest; none is below `LEAST`."""
+        squared = cdist(along, self.means, "sqeuclidean") / 2
+        less = squared - squared.min(axis=1, keepdims=True)
+        # Smooth, so that the places of cells far away do not have kinks.
+        return np.asarray(LEAST * np.tanh(less / -LEAST))
+
+    def project(self, z: Tensor) -> NDArray[np.float32]:
+        """(n, b) coordinates of (n, k) standardised rows along the axes."""
+        axes = torch.tensor(self.axes, device=z.device)
+        return np.asarray((z @ axes.T).cpu(), dtype=np.float32)
