@@ -70,6 +70,9 @@ same length in all arrays: d features, k of them with a weight, c classes, m com
 embedding, t coordinates of a target, n networks with r axes and o outputs, q knots of a feature, a
 axes of the scatter, b axes of the discriminant analysis, p axes and s samples of the novelty."""
 
+LATER = "placement_linear_axes", "placement_linear_means", "placement_voice"
+"""Names of arrays that the first files lack."""
+
 
 class InvalidStateError(ValueError):
     """Stored arrays or a stored config are not those of a fitted map."""
@@ -143,24 +146,15 @@ def from_arrays(
                 n_inputs += (len(knots) - 1) * knots.shape[1]
             if n_inputs != network.shape["n_inputs"]:
                 raise ValueError(f"{n_inputs} inputs for a network of {network.shape}")
-            layout, none = (
-                Layout(arrays["centers"]),
-                {
-                    "placement_linear_axes": np.zeros((0, axes.shape[2]), np.float32),
-                    "placement_linear_means": np.zeros((len(arrays["centers"]), 0)),
-                    "placement_voice": np.zeros(1),
-                },
+            layout, extra = Layout(arrays["centers"]), arrays.keys() & LATER
+            # The first files have no discriminant analysis: it has no axes, and no weight.
+            linear, means, voice = (
+                (arrays[name] for name in LATER)
+                if extra
+                else (np.zeros((0, axes.shape[2])), np.zeros((len(layout.positions), 0)), [0.0])
             )
-            # The first files have no discriminant analysis.
-            arrays = arrays if none.keys() & arrays.keys() else arrays | none
-            targets, offsets, *scatter = (
-                arrays[f"placement_{name}"]
-                for name in ("targets", "offsets", "axes", "means", "directions")
-            )
-            linear, means, sharpness, voice = (
-                arrays[f"placement_{name}"]
-                for name in ("linear_axes", "linear_means", "sharpness", "voice")
-            )
+            names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
+            targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
             analysis, odds = Discriminant(linear, means), (float(sharpness[0]), float(voice[0]))
             placer = Placer(targets, Scatter(*scatter), layout, analysis, *odds, offsets)
         if any(name.startswith("novelty_") for name in arrays):
