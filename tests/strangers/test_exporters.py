@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 import centroid_encoder as ce
 from benchmarks import datasets
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._roles import column_roles
+from centroid_encoder.tables import column_roles
 from tests.strangers.exporters import EXPORTERS, N
 
 

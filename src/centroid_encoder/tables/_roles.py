@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, InputTypeError
-from centroid_encoder.tl._result import result_columns
+from centroid_encoder.tables._keys import result_columns
 
 Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
 """What a column holds; "image" stands for any group of cells, such as a well or a donor."""
