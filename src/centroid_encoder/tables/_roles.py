@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,6 +17,9 @@ from centroid_encoder.tables._keys import result_columns
 
 Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
 """What a column holds; "image" stands for any group of cells, such as a well or a donor."""
+Found = tuple[str, str, bool]
+"""Role of a column, the reason, and whether it is in doubt; the role "" is that of a feature."""
+NOTHING: Found = ("", "", False)
 
 ID_NAMES = (
     "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
@@ -28,58 +31,52 @@ IMAGE_NAMES = (
     "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
 )  # fmt: skip
 """Names of columns of images, in the same form."""
-ID_WORDS = {"id", "ids", "oid", "uid", "uuid", "nb", "no", "num", "nr", "number", "index", "idx"}
-SEVERAL = {
-    "branch", "module", "neighbor", "neighbour", "node", "nucleus", "path", "root", "segment",
-    "skeleton", "spot", "vertex",
-}  # fmt: skip
-"""One cell may have several of these things, so that their number may be a count."""
-OBJECT_WORDS = SEVERAL | {"barcode", "cell", "entity", "event", "instance", "lineage", "object"}
-OBJECT_WORDS |= {"roi", "target", "track"}
-"""Things that are numbered, such as the object of an "object number"."""
-GROUP_WORDS = {
-    "acquisition", "animal", "array", "batch", "block", "case", "ch", "channel", "chip", "cohort",
-    "col", "column", "condition", "core", "dataset", "day", "donor", "experiment", "field", "file",
-    "filename", "fov", "frame", "group", "ident", "image", "individual", "lane", "lapse", "library",
-    "mask", "mouse", "particle", "pathname", "patient", "plane", "plate", "point", "region",
-    "replicate", "roi", "row", "run", "sample", "scan", "section", "sector", "series", "site",
-    "slice", "slide", "source", "specimen", "stack", "stage", "step", "study", "subject", "tag",
-    "tile", "time", "timepoint", "timestep", "tma", "trajectory", "treatment", "visit", "well",
-}  # fmt: skip
-LEVEL_WORDS = {"bin", "layer", "level", "line", "tissue"}
+LEVELS = "bin layer level line tissue"
 """Words that number cells as those of groups do, but name no origin of cells."""
+ROLE_OF = {
+    word: role
+    for role, some in {
+        "class": "annotation category celltype class classification classifier cluster clusters "
+        "color colour gate kmeans labels leiden louvain metacluster phenograph phenotype "
+        "population state subset subtype type",
+        "image": "acquisition animal array batch block case ch channel chip cohort col column "
+        "condition core dataset day donor experiment field file fov frame group ident "
+        "image individual lane library mouse patient plane plate point region replicate "
+        "roi row run sample scan section sector series site slice slide source specimen "
+        "stack stage step study subject tag tile time timepoint timestep tma treatment "
+        f"visit well {LEVELS}",
+        "id": "barcode cell entity event instance lineage object target track",
+    }.items()
+    for word in some.split()
+}
+"""What the values of a column number, by a word of its name."""
+OTHERS = {"label", "neighbor", "neighbour", "parent", "root"}
+"""Words of a column with the ids of other objects."""
+IDS, NUMBERS = {"id", "ids", "oid", "uid", "uuid"}, {"nb", "no", "num", "nr", "number"}
+PLAIN_WORDS = IDS | NUMBERS | {
+    "by", "camera", "first", "hours", "idx", "in", "index", "key", "last", "main", "manual", "ms",
+    "name", "of", "orig", "original", "s", "sec", "the",
+}  # fmt: skip
+"""Words that do not change what a column holds."""
 TIME = re.compile(
     r"(absolute|acq(uisition)?|capture|edge|elapsed|relative)?time|elapsed|timestamp|birth|death"
     r"|(nd|position)?t|t(begin|end)|track(start|stop)"
 )
-CLASS_WORDS = {
-    "annotation", "assignments", "category", "celltype", "class", "classification", "classifier",
-    "cluster", "clusters", "color", "colour", "gate", "kmeans", "labels", "leiden", "louvain",
-    "metacluster", "phenograph", "phenotype", "population", "state", "states", "subset", "subtype",
-    "type",
-}  # fmt: skip
-PLAIN_WORDS = ID_WORDS | {
-    "analysis", "by", "camera", "first", "hours", "in", "key", "last", "main", "manual",
-    "meta", "metadata", "ms", "my", "name", "of", "orig", "original", "predicted", "s", "sec",
-    "seurat", "sub", "the", "unique",
-}  # fmt: skip
-"""Words that do not change what a column of groups or classes holds."""
 SURENESS = {"confidence", "prob", "proba", "probability"}
-OUTPUT_WORDS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
+OUTPUTS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
 """First words of the names of what a classifier writes."""
 AVERAGES = {"max", "mean", "median", "min"}
 SIZES = {"delta", "displacement", "distance", "height", "length", "width"}
-MEASURE_WORDS = AVERAGES | SIZES | {
+MEASURES = AVERAGES | SIZES | {
     "area", "children", "copies", "count", "counts", "dots", "duration", "foci", "gap", "gaps",
     "intensity", "n", "neighbors", "num", "number", "puncta", "score", "size", "spots", "sum",
     "total", "transcripts", "volume",
 }  # fmt: skip
 """A column with one of these words is a measurement, unless its values number the rows."""
-MOTION_WORDS = {
-    "acc", "acceleration", "angle", "axis", "deviation", "diameter", "direction", "drift", "flow",
-    "force", "fwhm", "gradient", "gyro", "moment", "moments", "normal", "orientation", "polarity",
-    "radius", "scale", "sd", "shift", "sigma", "skewness", "speed", "std", "strain", "uncertainty",
-    "var", "variance", "velocity",
+MOTIONS = SIZES | {
+    "acceleration", "angle", "axis", "deviation", "diameter", "direction", "drift", "force",
+    "gradient", "gyro", "moment", "moments", "orientation", "polarity", "radius", "shift", "sigma",
+    "speed", "std", "strain", "velocity",
 }  # fmt: skip
 """Measurements that have an axis, and are no positions."""
 PAIRS = ["x y z", "col row", "column row", "left top", "right bottom", "lon lat"]
@@ -90,15 +87,15 @@ PLACE = re.compile(r"cent(er|re|roid)|coord|locat|position|pos$|bbox$|bound|spat
 """Begin of words beside which the name of an axis is a position, whatever else the name says."""
 UNIT = re.compile(r"microns?|[cmuµμ]m|px|pxl|pix(els?)?|stage|level")
 """Words beside which the name of an axis is a position, unless it is a measurement."""
-EMBEDDINGS = "umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph"
-"""Names of methods whose results are no measurements."""
-COMPONENTS = ("pc", "pca", "ld", "dc", "ic", "ica", "mds", "nmds", "pco", "fa", "fdl", "ce")
-"""Names of numbered components; a lone one, such as PCA3, is a gene or a measurement."""
-NO_GENES = {
-    "barcode", "batch", "celltype", "cluster", "condition", "donor", "fov", "group", "image",
-    "leiden", "louvain", "patient", "phenotype", "plate", "sample", "treatment", "well",
-}  # fmt: skip
-"""Words that are in names of codes, and in no name of a gene."""
+EMBEDDING = re.compile(
+    "(umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph).|pseudotime|latent.?time"
+)
+"""Names of results of other methods, which are no measurements."""
+COMPONENT = re.compile(r"(?:.*_)?(pca?|ld|dc|ica?|n?mds|pco|fa|fdl|ce)[ _.-]?(\d\d?)")
+"""A numbered component; a lone one, such as PCA3, is a gene or a measurement."""
+ROWS, RUNS = "numbers the rows", "numbers that run with the rows"
+PARTS = "runs or stays the same in parts of the rows"
+"""How the values of a column stand in the rows."""
 CHOSEN = "chosen"
 """Reason of a role that the user gave."""
 MAX_GROUPS = 1000
@@ -118,27 +115,33 @@ def words(name: object) -> list[str]:
 
 def names_group(name: object) -> bool:
     """Return whether a column has the name of donors, images or other origins of cells."""
-    found = {re.sub("(id|name|nb)?s?$", "", word) for word in words(name)}
-    return bool(found & GROUP_WORDS) and not {*found, *words(name)} & (MEASURE_WORDS | {"score"})
+    parts = words(name)
+    found = {re.sub("(id|name|nb)?s?$", "", word) for word in parts} - {*LEVELS.split()}
+    return "image" in map(ROLE_OF.get, found) and MEASURES.isdisjoint([*found, *parts])
+
+
+def _is_measure(name: str) -> bool:
+    """Return whether a column has the name of a measurement; "Branch number" may be an id."""
+    parts = words(name)
+    return not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
 
 
 def axis(name: object) -> str | None:
     """Return the axis of a column of positions: x, y, z or a number; None for other columns."""
-    return next((own for own, _, sureness in _axes(name) if sureness), None)
+    return next((own for own, _, sureness in _axes(words(name)) if sureness), None)
 
 
-def _axes(name: object) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yield the axes in a name, the name without the axis, and the sureness of each.
+def _axes(parts: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield the axes in the words of a name, the name without the axis, and the sureness of each.
 
     The sureness is 2 for a name of a position, 1 for a name of one of two positions, and 0 for
     others. Two names that differ only in the axis are equal without it.
     """
-    parts = words(name)
-    is_size = not (MOTION_WORDS | SIZES).isdisjoint(parts)
-    is_measure = is_size or not (MEASURE_WORDS - AVERAGES).isdisjoint(parts)
+    is_motion = not MOTIONS.isdisjoint(parts)
+    is_measure = is_motion or not (MEASURES - AVERAGES).isdisjoint(parts)
     for i, part in enumerate(parts):
         rest = {*parts[:i], *parts[i + 1 :]}
-        is_place = not is_size and any(map(PLACE.match, rest))
+        is_place = not is_motion and any(map(PLACE.match, rest))
         if part.isdigit() and is_place:
             yield part, (), 2
         for word, own, pair in AXES:
@@ -155,10 +158,10 @@ def _axes(name: object) -> Iterator[tuple[str, tuple[str, ...], int]]:
 def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return a table with the "column", "role", "reason" and "doubt" of each column of a table.
 
-    A role is found by the name and the values together. Values alone decide only in a column
-    unlike the others, so that no gene of a count matrix is lost. A column in doubt stays a feature,
-    unless it and another one are named like the axes of a place. `chosen` are roles that are given,
-    by column.
+    A role is found by the name, and by the values where these number the rows, equal another
+    column, or follow positions. A column in doubt stays a feature, unless it and another one are
+    named like the axes of a place. In a matrix of counts, columns with the values of genes are
+    features. `chosen` are roles that are given, by column.
 
     Raises an InputError if `chosen` names no column or no role, or makes a feature of a column
     without numbers.
@@ -166,33 +169,38 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
     columns = {str(name): table.iloc[:, i] for i, name in enumerate(table.columns)}
     found = {name: _by_name(name, column) for name, column in columns.items()}
     # Text has no axis, whatever its name; a doubt on an axis does not change another role.
-    numbers = [name for name, column in columns.items() if found[name][0] != "text"]
-    for name, (role, why) in _by_pairs({name: columns[name] for name in numbers}).items():
-        if role[-1:] != "?" or not found[name][0]:
-            found[name] = role, why
-    found |= dict.fromkeys(result_columns(columns), ("result", "a result of a map"))
-    doubts = {name for name, (role, _) in found.items() if role[-1:] == "?"}
-    found |= {name: (found[name][0][:-1], found[name][1]) for name in doubts}
-    if not isinstance(chosen, Mapping | None):
+    numbers = [x for x, column in columns.items() if is_number(column) and found[x][0] != "text"]
+    for name, new in _by_pairs({name: columns[name] for name in numbers}).items():
+        if not (new[2] and any(found[name])):
+            found[name] = new
+    found |= dict.fromkeys(result_columns(columns), ("result", "a result of a map", False))
+    found |= _as_chosen(columns, {} if chosen is None else chosen)
+    left = [name for name, (role, *_) in found.items() if not role]
+    genes = _genes(columns, found, left)
+    found |= dict.fromkeys(genes or (), ("", "like the other columns by its values", True))
+    _by_values(columns, found, left, is_matrix=genes is not None)
+    if not any(role in ("", "feature") for role, *_ in found.values()):
+        # Positions are the only measurements of some tables.
+        for name, (role, why, _) in found.items():
+            if role == "position" and why != CHOSEN:
+                found[name] = "", why, True
+    rows = [(name, role or "feature", *others) for name, (role, *others) in found.items()]
+    return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
+
+
+def _as_chosen(columns: Mapping[str, pd.Series], chosen: Mapping[str, str]) -> dict[str, Found]:
+    """Check the roles that the user gave, and return them."""
+    if not isinstance(chosen, Mapping):
         text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
         raise InputTypeError(text, "roles")
-    for name, role in (chosen or {}).items():
+    for name, role in chosen.items():
         if str(name) not in columns:
             raise InputError(f"there is no column {name!r} to choose a role for")
         if role not in get_args(Role):
             raise InputError(f"{role!r} is no role; choose one of {', '.join(get_args(Role))}")
         if role == "feature" and not is_number(columns[str(name)]):
             raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
-        found[str(name)] = role, CHOSEN
-        doubts.discard(str(name))
-    _by_values(columns, found, doubts)
-    if not any(role in ("", "feature") for role, _ in found.values()):
-        # Positions are the only measurements of some tables.
-        rest = {name for name, (role, why) in found.items() if role == "position" and why != CHOSEN}
-        doubts |= rest
-        found |= {name: ("", found[name][1]) for name in rest}
-    rows = [(name, role or "feature", why, name in doubts) for name, (role, why) in found.items()]
-    return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
+    return {str(name): (role, CHOSEN, False) for name, role in chosen.items()}
 
 
 def is_number(column: pd.Series) -> bool:
@@ -212,205 +220,246 @@ def _values(column: pd.Series) -> np.ndarray:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _by_name(name: str, column: pd.Series) -> tuple[str, str]:
-    """Return the role and the reason, which are empty for other names; "?" is a doubt."""
-    parts, plain = words(name), re.sub(r"[\W_]", "", name).lower()
+def _by_name(name: str, column: pd.Series) -> Found:
+    """Return the role of a column by the first rule that holds for its name."""
+    parts = words(name)
     bare = [word for word in parts if word not in PLAIN_WORDS]
     if not column.notna().any():
-        return "text", "empty"
+        return "text", "empty", False
     if not is_number(column):
-        is_class = bare[-1:] and bare[-1] in CLASS_WORDS
-        return ("class", "") if is_class else ("text", "no numbers")
+        is_class = ROLE_OF.get("".join(bare[-1:])) == "class"
+        return ("class", "", False) if is_class else ("text", "no numbers", False)
     if TIME.fullmatch("".join(bare)) and name != "T":
-        return "image", "a time by its name"
-    is_embedded = re.search(rf"({EMBEDDINGS})\w*[ _.-]?(\d+|[xy])$", name.lower())
-    if is_embedded or (re.search(EMBEDDINGS, name.lower()) and parts[1:]):
-        return "result", "a place in an embedding by its name"
-    if "pseudotime" in plain or plain.endswith("latenttime"):
-        return "result", "an order of cells by its name"
-    is_call = "positive" in parts and not MEASURE_WORDS & set(parts) and column.isin([0, 1]).all()
-    is_output = OUTPUT_WORDS & set(parts[:1]) or SURENESS & set(parts[-1:])
-    is_output = is_output or {"posterior", "doublet", "proba"} & set(parts)
-    if is_call or is_output or re.match(r"P ?\(.+=", name):
-        values, most = _values(column), 100 if SURENESS & set(parts) else 1
+        return "image", "a time by its name", False
+    if EMBEDDING.search(name.lower()):
+        return "result", "a result of another method by its name", False
+    if _is_output(name, parts, column):
+        values, most = _values(column), 100 if SURENESS & {*parts} else 1
         is_share = np.nanmin(values) >= 0 and np.nanmax(values) <= most
-        role = "class" if is_share or is_whole(column) else "?"
-        return role, "the output of a classifier by its name"
-    if plain.endswith("numberobjectnumber"):  # CellProfiler writes means of it, too.
-        return "id", "an id by its name"
-    # The other words are in names of measurements and genes, too, such as TMA7.
-    if not is_whole(column):
-        return "", ""
-    if plain in ID_NAMES or parts[:1] == ["unnamed"] or (bare == parts and plain in OBJECT_WORDS):
-        return "id", "an id by its name"
-    if "metadata" in parts[:2] or (bare and set(bare) <= GROUP_WORDS | LEVEL_WORDS):
-        return "image", "an image or a group by its name"
-    named = [word for word in bare if not word.isdigit()]
-    if named and named[-1] == "clusters" and {"n", "num", "number", "nb"} & set(parts):
-        return "", ""
-    if named and (named[-1] in CLASS_WORDS or bare[0] == "class" or {"snn", "res"} <= set(parts)):
-        return "class", "a class by its name"
-    is_other = {"parent", "label"} & set(parts) and not MEASURE_WORDS & set(parts)
-    if is_other or parts[:2] == ["id", "of"]:
-        return "id", "an id by its name"
-    if parts and set(parts) <= ID_WORDS | {"n", "numéro", "nº"}:
-        return "?", "an id by its name"
-    for before, word in itertools.pairwise(parts):
-        if word not in ID_WORDS or "numberof" in plain or "skeletonnumber" in plain:
-            continue
-        if before in GROUP_WORDS | LEVEL_WORDS:
-            return "image", "an image or a group by its name"
-        if before in OBJECT_WORDS or word in ("id", "ids", "oid", "uid", "uuid"):
-            may_be_count = before in SEVERAL and word.startswith("n")
-            is_doubt = may_be_count and column.nunique() <= len(column) / 5
-            return "?" if is_doubt else "id", "an id by its name"
-    return "", ""
+        role = "class" if is_share or is_whole(column) else ""
+        return role, "the output of a classifier by its name", not role
+    # CellProfiler writes means of ids, too. Other words are in names of measurements and genes.
+    if parts[-3:] == ["number", "object", "number"]:
+        return "id", "an id by its name", False
+    role = _numbered(parts, bare) if is_whole(column) else ""
+    return (role, f"of the kind {role!r} by its name", False) if role else NOTHING
 
 
-def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, tuple[str, str]]:
-    """Return roles and reasons of positions and components, which come in pairs such as x and y.
+def _is_output(name: str, parts: Sequence[str], column: pd.Series) -> bool:
+    """Return whether a column has the name of what a classifier writes."""
+    if "positive" in parts and MEASURES.isdisjoint(parts) and column.isin([0, 1]).all():
+        return True
+    is_output = OUTPUTS & {*parts[:1]} or SURENESS & {*parts[-1:]} or re.match(r"P ?\(.+=", name)
+    return bool(is_output or {"posterior", "doublet", "proba"} & {*parts})
 
-    The role "?" is a doubt, and "position?" one of two columns whose names differ in the axis only.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    axes = {name: [*_axes(name)] for name, column in columns.items() if is_number(column)}
+
+def _numbered(parts: Sequence[str], bare: Sequence[str]) -> str:
+    """Return the role of a column of whole numbers by the words of its name; "" for others."""
+    if "".join(parts) in ID_NAMES or parts[:1] == ["unnamed"]:
+        return "id"
+    if parts[:1] == ["metadata"]:
+        return "image"
+    for before, word, after in zip(["", *parts], parts, [*parts[1:], "0"], strict=False):
+        # The number of a cell is an id, a number of cells is a count.
+        is_end = word in NUMBERS | {"index", "idx"} and after.isdigit()
+        if (word in IDS and (before or after == "of")) or (is_end and before in ROLE_OF):
+            return ROLE_OF.get(before, "id")
+    if OTHERS & {*parts} and MEASURES.isdisjoint(parts):
+        return "id"
+    roles = [ROLE_OF.get(word) for word in bare if not word.isdigit()]
+    if not roles or (NUMBERS | {"n"}) & {*parts}:
+        return ""
+    if roles[-1] == "class" or bare[0] == "class" or {"snn", "res"} <= {*parts}:
+        return "class"
+    is_kind = {*map(ROLE_OF.get, bare)} == {"image"} or (roles == ["id"] and len(parts) == 1)
+    return str(roles[0]) if is_kind else ""
+
+
+def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, Found]:
+    """Return the roles of positions and components, which come in pairs such as x and y."""
+    found: dict[str, Found] = {}
+    axes = {name: [*_axes(words(name))] for name in columns}
     alike: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for name, known in axes.items():
         for own, key, _ in known:
             alike[key].setdefault(own, name)
     pairs = {key: names for key, names in alike.items() if {"x", "y"} <= names.keys()}
     for key, names in pairs.items():
-        role = _role_of_pair(key, [columns[name] for name in names.values()])
-        reason = f"named like the axes of a place: {', '.join(map(repr, names.values()))}"
-        found |= dict.fromkeys(names.values() if role else (), (role, reason))
+        some = [columns[name] for name in names.values()]
+        # Few cells share a coordinate; many have none of a gene.
+        if max(x.value_counts().max() / max(10, x.count()) for x in some) <= 0.1:
+            reason = f"named like the axes of a place: {', '.join(map(repr, names.values()))}"
+            found |= dict.fromkeys(names.values(), (_role_of_pair(key, some), reason, True))
     for name, known in axes.items():
         sureness = max((sure for _, _, sure in known), default=0)
         if sureness == 2 or (sureness and any(key in pairs for _, key, _ in known)):
-            found[name] = "position", "a position by its name"
+            found[name] = "position", "a position by its name", False
         elif sureness:
-            found[name] = "?", "an axis by its name"
+            found[name] = "", "an axis by its name", True
     # pandas adds _x and _y to the names of all columns that two tables share.
-    merged = [x for x, (role, _) in found.items() if x.endswith(("_x", "_y")) and role[-1:] == "?"]
-    if len(merged) > 6 and any(found[name][0] == "?" for name in merged):
-        found = {name: role for name, role in found.items() if name not in merged}
-    for start in COMPONENTS:
-        matches = {x: re.fullmatch(rf"(?:.*_)?{start}[ _.-]?(\d\d?)", x.lower()) for x in columns}
-        numbered = {name: int(match[1]) for name, match in matches.items() if match}
-        if 1 in numbered.values():
-            role = "result" if 2 in numbered.values() else "?"
-            found |= dict.fromkeys(numbered, (role, "a place in an embedding by its name"))
+    merged = {x for x, (_, _, doubt) in found.items() if doubt and x.endswith(("_x", "_y"))}
+    if len(merged) > 6 and any(not found[name][0] for name in merged):
+        found = {name: new for name, new in found.items() if name not in merged}
+    numbered: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name in columns:
+        if match := COMPONENT.fullmatch(name.lower()):
+            numbered[match[1]][name] = match[2].lstrip("0")
+    for names in numbered.values():
+        if "1" in names.values():
+            role = "result" if "2" in names.values() else ""
+            found |= dict.fromkeys(names, (role, "a place in an embedding by its name", not role))
     return found
 
 
 def _role_of_pair(name: tuple[str, ...], columns: Sequence[pd.Series]) -> str:
     """Return the role of columns whose names differ in the axis only; `name` is the rest of it."""
-    most = [column.value_counts().max() / max(10, column.count()) for column in columns]
-    if max(most) > 0.1:
-        return ""  # Few cells share a coordinate; many have none of a gene.
     with np.errstate(invalid="ignore", divide="ignore"):
         is_twin = abs(columns[0].corr(columns[1])) > 0.9
     # CD3_x and CD3_y are one marker in two tables, DDX3X and DDX3Y are two genes.
     is_numbered = any(map(str.isdigit, name[: name.index("")]))
     is_few = any(x.nunique() <= min(20, len(x) / 10) and is_whole(x) for x in columns)
-    return "?" if is_twin or is_numbered or is_few else "position?"
+    return "" if is_twin or is_numbered or is_few else "position"
+
+
+def _genes(
+    columns: Mapping[str, pd.Series], found: Mapping[str, Found], left: Sequence[str]
+) -> set[str] | None:
+    """Return the columns of a matrix that are genes in spite of their names; None if it is none.
+
+    Most columns `left` without a role by name have zeros then, or are many with short names.
+    """
+    zeros = np.median([(columns[name].to_numpy() == 0).mean() for name in left]) if left else 0
+    n_short = sum(re.search(r"[\s_]", name) is None for name in left)
+    if len(left) < 5 or not (zeros > 0.05 or (len(left) > 100 and n_short > 0.9 * len(left))):
+        return None
+    styles = Counter((name.isupper(), name.islower()) for name in left)
+    sample = [columns[name] for name in left[:200]]
+    middles = [column.median() for column in sample]
+    is_rest_whole = np.mean([is_whole(column) for column in sample]) > 0.5
+    genes = set()
+    for name, (role, why, _) in found.items():
+        if role in ("", "text") or why == CHOSEN or not is_number(columns[name]):
+            continue
+        column, own = columns[name], axis(name)
+        # Genes have short names in the style of the others.
+        is_rare = styles[name.isupper(), name.islower()] < len(left) / 10
+        is_long = any(len(word) > 5 and word in ROLE_OF for word in words(name))
+        is_name = name.isupper() or own or not (is_rare or is_long)
+        # A cell has its own position and id, which may be in the range of measurements.
+        is_own = own in ("x", "y") or (is_rest_whole and column.is_unique)
+        is_near = not is_own and min(middles) <= column.median() <= max(middles)
+        is_like = (column == 0).mean() > 0.05 if zeros > 0.05 else is_near
+        is_like = is_like and is_whole(column) == is_rest_whole
+        if is_name and is_like and (np.diff(_values(column)) < 0).any():
+            genes.add(name)
+    return genes
 
 
 def _by_values(
-    columns: Mapping[str, pd.Series], found: dict[str, tuple[str, str]], doubts: set[str]
+    columns: Mapping[str, pd.Series], found: dict[str, Found], left: Sequence[str], is_matrix: bool
 ) -> None:
-    """Add roles that are found by values to `found`, and columns in doubt to `doubts`."""
-    n = max(map(len, columns.values()), default=0)
-    limit = min(MAX_GROUPS, n / 5)
-    left = [name for name, (role, _) in found.items() if not role]
-    whole = {name for name in left if is_whole(columns[name])}
-    # The columns of counts of genes are alike: many cells have none of a gene.
-    shares = {name: (columns[name] == 0).mean() for name in left}
-    zeros = np.median([*shares.values()]) if left else 0
-    n_short = sum(re.search(r"[\s_]", name) is None for name in left)
-    is_matrix = len(left) > 4 and (zeros > 0.05 or (len(left) > 100 and n_short > 0.9 * len(left)))
-    is_counts = is_matrix and 2 * len(whole) > len(left)
-    if is_matrix:
-        others = [name for name, (role, why) in found.items() if role and why != CHOSEN]
-        genes = _like_the_rest(others, left, columns)
-        found |= dict.fromkeys(genes, ("", "like the other columns by its values"))
-        doubts |= genes
-    groups: dict[str, np.ndarray] = {}
-    for name, (role, _) in found.items():
+    """Find roles and doubts by values; `left` are the columns without a role by their names."""
+    most = min(MAX_GROUPS, max(map(len, columns.values()), default=0) / 5)
+    groups: dict[str, NDArray[np.intp]] = {}
+    for name, (role, *_) in found.items():
         if role not in ("", "position"):
             codes = pd.factorize(columns[name])[0]
-            groups |= {name: codes} if 0 < codes.max(initial=0) < limit else {}
-    positions = [name for name, (role, _) in found.items() if role == "position"]
-    places = [name for name in positions if name not in doubts] or positions
-    unclear = [x for x in [*left, *positions] if x not in places and shares.get(x, 0) < 0.5]
-    images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
-    follows = _following(columns, unclear, places, images)
-    by_values = "position", f"a position by its values, like {', '.join(map(repr, places[:3]))}"
-    found |= dict.fromkeys(follows & {*positions}, by_values)
-    doubts -= follows
+            groups |= {name: codes} if 0 < codes.max(initial=0) < most else {}
+    follow = _following(columns, found, left, groups)
+    found |= follow
+    integers = {name for name in left if is_whole(columns[name])}
+    is_counts = is_matrix and 2 * len(integers) > len(left)
     typical = np.median([columns[name].nunique() for name in left]) if left else 0
-    for name in left:
-        values = _values(columns[name])
-        steps, is_measure = np.diff(values), bool(MEASURE_WORDS & set(words(name)))
-        # A number of the row may begin anew in each image; seconds may be fractions.
-        numbered = name in whole and n >= 10 and (steps == 1).mean() > 0.9
-        is_even = n >= 20 and steps[0] != 0 and np.allclose(steps, steps[0])
-        if numbered or (is_even and not is_measure):
-            found[name] = "id", "numbers the rows"
-            continue
-        if name in whole and columns[name].dtype.kind in "iu" and columns[name].min() > 2**53:
-            found[name] = "id", "whole numbers that are larger than measurements"
-            continue
+    # Few cells express a rare gene, which has few counts, too.
+    typical = 0 if is_counts and len(left) >= 20 else typical
+    for name in left if not follow else [name for name in left if name not in follow]:
+        values, whole, is_measure = _values(columns[name]), name in integers, _is_measure(name)
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
-        few = 1 + is_counts < len(sizes) <= limit
-        runs = n >= 20 and len(sizes) > 1 and bool((steps >= 0).all() or (steps <= 0).all())
-        twin = next((other for other in groups if few and _same(codes, groups[other])), None)
-        # A rare gene may be found in the last cells alone.
-        runs = runs and bool(sizes.min() >= 3 if name in whole else len(sizes) > is_matrix * n / 2)
-        unlike = few and len(sizes) < typical / 2 and not (is_counts and len(left) >= 20)
-        is_unique = len(sizes) == n >= 20 and name in whole
+        few = 1 + is_counts < len(sizes) <= most
+        twin = next((other for other in groups if few and _same(codes, groups[other])), "")
+        role = found[twin][0] if twin else ""
+        order = _order(values, sizes, whole, is_matrix)
+        is_group = few and whole and sizes.min() > 2 and not (is_matrix or is_measure)
+        n, low = len(values), np.fmin.reduce(values)
         # Sums of intensities are unique, too, and lie far from each other.
-        is_dense = is_unique and bool(np.ptp(values) < 10 * n or values.min() > 2**31)
-        is_unique = is_dense and (not is_measure or bool(np.ptp(values) == n - 1))
-        rises = n >= 20 and name in whole and bool((steps > 0).mean() > 0.9)
-        # Cells of one embryo, for example, stand together.
-        stays = few and n >= 20 and bool((steps == 0).mean() > max(0.8, sizes.max() / n + 0.2))
-        if name in follows:
-            is_named = (MEASURE_WORDS - AVERAGES) & set(words(name))
-            found[name] = ("", f"runs with the position {places[0]!r}") if is_named else by_values
-            doubts |= {name} if is_named or places[0] in doubts else set()
-        elif twin is not None and not is_measure:
-            role = found[twin][0]
-            role = role if role in ("id", "image", "position") else "class"
-            found[name] = role, f"says the same as {twin!r}"
-        elif runs and few and name in whole and not (is_counts or is_measure):
-            found[name] = "image", "whole numbers that run with the rows"
-        elif runs or rises or twin is not None:
-            found[name] = "", f"equals {twin!r}" if twin else "numbers that run with the rows"
-            doubts.add(name)
-        elif name in whole and ((unlike and not is_measure) or is_unique or stays):
-            found[name] = "", f"{'unique' if is_unique else 'few'} whole numbers"
-            doubts.add(name)
-    doubts -= {name for name in left if found[name][0] not in ("", "position")}
+        spread = np.fmax.reduce(values) - low
+        is_dense = spread < n or (not is_measure and (spread < 10 * n or low > 2**31))
+        is_large = low > 2**53 and columns[name].dtype.kind in "iu"
+        rules: list[tuple[object, str, str]] = [
+            (order == ROWS and (whole or not is_measure), "id", ROWS),
+            (whole and is_large, "id", "larger than measurements"),
+            (
+                twin and not is_measure,
+                role if role in ("id", "image") else "class",
+                f"says the same as {twin!r}",
+            ),
+            (twin, "", f"equals {twin!r}"),
+            (order == RUNS and is_group, "image", RUNS),
+            (order, "", order),
+            (whole and is_dense and len(sizes) == n >= 20, "", "unique whole numbers"),
+            (whole and few and len(sizes) < typical / 2 and not is_measure, "", "few values"),
+        ]
+        for holds, role, why in rules:
+            if holds:
+                found[name] = role, why, not role
+                break
+
+
+def _order(values: NDArray[np.floating], sizes: NDArray[np.intp], whole: bool, rare: bool) -> str:
+    """Return how values stand in the rows; `sizes` are the numbers of equal ones.
+
+    Where genes are `rare`, one may be found in the last cells alone.
+    """
+    n, steps = len(values), np.diff(values)
+    # A number of the row may begin anew in each image; seconds may be fractions.
+    if whole and n >= 10 and (steps == 1).mean() > 0.9:
+        return ROWS
+    if n < 20 or len(sizes) < 2:
+        return ""
+    if (np.abs(steps - steps[0]) <= 1e-5 * abs(steps[0])).all():
+        return ROWS
+    if (steps >= 0).all() or (steps <= 0).all():
+        return "" if rare and sizes.min() < 3 and len(sizes) <= n / 2 else RUNS
+    is_block = (steps == 0).mean() > max(0.8, sizes.max() / n + 0.2)
+    return PARTS if whole and (is_block or (steps > 0).mean() > 0.9) else ""
 
 
 def _following(
-    columns: Mapping[str, pd.Series], names: list[str], places: list[str], images: list[np.ndarray]
-) -> set[str]:
-    """Return the names of columns that are positions by their values, or so in each image."""
-    if not names or not places:
-        return set()
+    columns: Mapping[str, pd.Series],
+    found: Mapping[str, Found],
+    left: Sequence[str],
+    groups: Mapping[str, NDArray[np.intp]],
+) -> dict[str, Found]:
+    """Return the roles of columns that are positions by their values, or so in each image."""
+    positions = [name for name, (role, *_) in found.items() if role == "position"]
+    sure = [name for name in positions if not found[name][2]]
+    places = sure or positions
+    names = [name for name in [*left, *positions] if places and name not in places]
+    names = [name for name in names if (columns[name] == 0).mean() < 0.5]
+    if not names:
+        return {}
     # One column for each axis: boxes and centers are nearly the same.
-    known = {axis(name) or name: name for name in places[::-1]}.values()
-    found = np.zeros(len(names), bool)
+    known = [*{axis(name) or name: name for name in places[::-1]}.values()]
+    follows = np.zeros(len(names), bool)
+    images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
     for codes in [np.zeros(len(columns[names[0]]), int), *images]:
         rows = _sampled_rows(codes)
         values, at = (
             np.stack([_values(columns[name].iloc[rows]) for name in some], axis=1)
             for some in (names, known)
         )
-        found |= are_places(values, at, codes[rows])
-    return {*itertools.compress(names, found)}
+        follows |= are_places(values, at, codes[rows])
+    why = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
+    new: dict[str, Found] = dict.fromkeys(
+        itertools.compress(names, follows), ("position", why, not sure)
+    )
+    runs = f"runs with the position {places[0]!r}", True
+    return new | {
+        name: ("", *runs)
+        for name in new
+        if name in left and not (MEASURES - AVERAGES).isdisjoint(words(name))
+    }
 
 
 def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -467,36 +516,6 @@ def affine_residuals(
         distance = np.linalg.norm(apart, axis=1)
         rows = np.flatnonzero(distance <= np.median(distance))
     return np.asarray(apart)
-
-
-def _like_the_rest(
-    names: Iterable[str], others: Sequence[str], columns: Mapping[str, pd.Series]
-) -> set[str]:
-    """Return the names that a gene may have, of columns with values as in the other columns."""
-    styles = Counter((name.isupper(), name.islower()) for name in others)
-    sample = [columns[name] for name in others[:200]]
-    zeros = np.median([(column == 0).mean() for column in sample])
-    is_rest_whole = np.mean([is_whole(column) for column in sample]) > 0.5
-    low, high = min(x.quantile(0.1) for x in sample), max(x.quantile(0.9) for x in sample)
-    margin = (high - low) / 5
-    found = set()
-    for name in names:
-        column, style = columns[name], (name.isupper(), name.islower())
-        own = axis(name)
-        is_code = not (name.isupper() or own)
-        if not is_number(column) or is_whole(column) != is_rest_whole:
-            continue
-        if is_code and (NO_GENES & set(words(name)) or styles[style] < len(others) / 10):
-            continue
-        if zeros > 0.05:
-            is_like = (column == 0).mean() > 0.05
-        else:  # A cell has its own position and id, which may be in the range of measurements.
-            is_like = own not in ("x", "y") and not (is_rest_whole and column.is_unique)
-            is_like &= column.quantile(0.1) >= low - margin
-            is_like &= column.quantile(0.9) <= high + margin
-        if is_like and bool((np.diff(_values(column)) < 0).any()):
-            found.add(name)
-    return found
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
