@@ -255,6 +255,15 @@ def test_codes_and_ids_among_whole_numbers_are_named_or_left_out() -> None:
     assert in_doubt(table.assign(**columns))[0] == {*table}
 
 
+def test_codes_that_equal_a_column_of_a_count_matrix_are_named_or_left_out() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 300)
+    table = pd.DataFrame(rng.poisson(0.7, (300, 40))).add_prefix("GENE")
+    table = table.assign(arm=codes, treated=np.where(codes, "yes", "no"))
+    features, doubts = in_doubt(table)
+    assert doubts & {"arm"} == features & {"arm"}
+
+
 FLY = "y z t by bx run bin state gate row root index stack line core slice tag path chip label max"
 WORM = "pos-1 tag-1 max-1 end-1 end-3 unc-54 col-10 mass-1 box-1 axis-1 num-1 cell-1 id-1"
 HUMAN = "PCA3 ID1 PATH INDEX TYPE ROOT CORE RUN CHIP SLIDE STACK LINE1 BIN UID CD3_ID CH CX XM BX"

@@ -31,40 +31,6 @@ IMAGE_NAMES = (
     "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
 )  # fmt: skip
 """Names of columns of images, in the same form."""
-LEVELS = "bin layer level line tissue"
-"""Words that number cells as those of groups do, but name no origin of cells."""
-ROLE_OF = {
-    word: role
-    for role, some in {
-        "class": "annotation category celltype class classification classifier cluster clusters "
-        "color colour gate kmeans labels leiden louvain metacluster phenograph phenotype "
-        "population state subset subtype type",
-        "image": "acquisition animal array batch block case ch channel chip cohort col column "
-        "condition core dataset day donor experiment field file fov frame group ident "
-        "image individual lane library mouse patient plane plate point region replicate "
-        "roi row run sample scan section sector series site slice slide source specimen "
-        "stack stage step study subject tag tile time timepoint timestep tma treatment "
-        f"visit well {LEVELS}",
-        "id": "barcode cell entity event instance lineage object target track",
-    }.items()
-    for word in some.split()
-}
-"""What the values of a column number, by a word of its name."""
-OTHERS = {"label", "neighbor", "neighbour", "parent", "root"}
-"""Words of a column with the ids of other objects."""
-IDS, NUMBERS = {"id", "ids", "oid", "uid", "uuid"}, {"nb", "no", "num", "nr", "number"}
-PLAIN_WORDS = IDS | NUMBERS | {
-    "by", "camera", "first", "hours", "idx", "in", "index", "key", "last", "main", "manual", "ms",
-    "name", "of", "orig", "original", "s", "sec", "the",
-}  # fmt: skip
-"""Words that do not change what a column holds."""
-TIME = re.compile(
-    r"(absolute|acq(uisition)?|capture|edge|elapsed|relative)?time|elapsed|timestamp|birth|death"
-    r"|(nd|position)?t|t(begin|end)|track(start|stop)"
-)
-SURENESS = {"confidence", "prob", "proba", "probability"}
-OUTPUTS = SURENESS | {"classify", "logit", "pred", "predicted", "prediction", "softmax"}
-"""First words of the names of what a classifier writes."""
 AVERAGES = {"max", "mean", "median", "min"}
 SIZES = {"delta", "displacement", "distance", "height", "length", "width"}
 MEASURES = AVERAGES | SIZES | {
@@ -79,6 +45,58 @@ MOTIONS = SIZES | {
     "speed", "std", "strain", "velocity",
 }  # fmt: skip
 """Measurements that have an axis, and are no positions."""
+GROUP = (
+    "acquisition|animal|array|batch|block|case|ch|channel|chip|cohort|col|column|condition|core|"
+    "dataset|day|donor|experiment|field|file|fov|frame|group|ident|image|individual|lane|library|"
+    "mouse|patient|plane|plate|point|region|replicate|roi|row|run|sample|scan|section|sector|"
+    "series|site|slice|slide|source|specimen|stack|stage|step|study|subject|tag|tile|time|"
+    "timepoint|timestep|tma|treatment|visit|well"
+)
+LEVEL = "bin|layer|level|line|tissue"
+"""Words that number cells as those of groups do, but name no origin of cells."""
+CLASS = (
+    "annotation|category|celltype|class|classification|classifier|clusters?|colou?r|gate|kmeans|"
+    "labels|leiden|louvain|metacluster|phenograph|phenotype|population|state|subset|subtype|type"
+)
+OBJECT = "barcode|cell|entity|event|instance|lineage|object|target|track"
+ID, NUMBER = "ids?|oid|u?uid", r"(idx|index|nb|no|nr|num|number)( \d+)*"
+TIME = (
+    "((absolute|acq|acquisition|capture|edge|elapsed|relative) ?)?time( index)?|elapsed|timestamp|"
+    "birth|death|((nd|position) ?)?t|t ?(begin|end)|track ?(start|stop)"
+)
+EMBEDDING = "umap|t ?sne|vi ?sne|phate|isomap|pacmap|trimap|draw graph"
+SURE = "confidence|prob|proba|probability"
+OUTPUT = (
+    rf"({SURE}|classify|logit|pred|predicted|prediction|softmax|p class)\b.*|.* ({SURE})|"
+    r"(.* )?(posterior|doublet|proba)\b.*"
+)
+RULES = [
+    ("image", np.inf, TIME),
+    ("result", np.inf, rf"(?=.* ).*({EMBEDDING}).*|.*(pseudo|latent) ?time.*"),
+    ("class", 100, rf"(?=.*\b({SURE})\b)({OUTPUT})"),
+    ("class", 1, OUTPUT),
+    ("", np.inf, OUTPUT),
+    # CellProfiler writes means of ids, too.
+    ("id", np.inf, ".*number object number"),
+    ("id", 0, "|".join(ID_NAMES) + "|unnamed.*"),
+    ("image", 0, r"(\w+ )?metadata .*"),
+    # The number of a cell is an id, a number of cells is a count.
+    ("image", 0, rf"(.* )?({GROUP}|{LEVEL}) (({ID})\b.*|{NUMBER})"),
+    ("class", 0, rf"(.* )?({CLASS}) (({ID})\b.*|{NUMBER})"),
+    ("id", 0, rf".+ ({ID})\b.*|({ID}) of .*|(.* )?({OBJECT}) {NUMBER}|{OBJECT}"),
+    ("id", 0, rf"(?!.*\b({'|'.join(sorted(MEASURES))})\b)(.* )?(label|neighbou?r|parent|root)\b.*"),
+    ("class", 0, rf"(?!.*\b(n|nb|num|number)\b)((.* )?({CLASS})( \d+)*|class .*|.*snn res.*)"),
+    ("image", 0, rf"({GROUP}|{LEVEL})( ({GROUP}|{LEVEL}))*"),
+]
+"""Roles of columns of numbers by the words of their names, tried in order.
+
+The number is the largest value, if there are fractions; 0 stands for whole numbers only.
+"""
+PLAIN_WORDS = {
+    "by", "camera", "first", "hours", "in", "key", "last", "main", "manual", "ms", "name", "of",
+    "orig", "original", "s", "sec", "the",
+}  # fmt: skip
+"""Words that do not change what a column holds."""
 PAIRS = ["x y z", "col row", "column row", "left top", "right bottom", "lon lat"]
 PAIRS += ["longitude latitude", "horizontal vertical"]
 """Words for axes that belong together, in the order x, y, z."""
@@ -87,11 +105,7 @@ PLACE = re.compile(r"cent(er|re|roid)|coord|locat|position|pos$|bbox$|bound|spat
 """Begin of words beside which the name of an axis is a position, whatever else the name says."""
 UNIT = re.compile(r"microns?|[cmuµμ]m|px|pxl|pix(els?)?|stage|level")
 """Words beside which the name of an axis is a position, unless it is a measurement."""
-EMBEDDING = re.compile(
-    "(umap|t.?sne|visne|phate|isomap|pacmap|trimap|draw.graph).|pseudotime|latent.?time"
-)
-"""Names of results of other methods, which are no measurements."""
-COMPONENT = re.compile(r"(?:.*_)?(pca?|ld|dc|ica?|n?mds|pco|fa|fdl|ce)[ _.-]?(\d\d?)")
+COMPONENT = re.compile(r"(?:.*_)?(pca?|ld|dc|ica?|n?mds|pco|fa|fdl|ce)[ _.-]?0?(\d\d?)")
 """A numbered component; a lone one, such as PCA3, is a gene or a measurement."""
 ROWS, RUNS = "numbers the rows", "numbers that run with the rows"
 PARTS = "runs or stays the same in parts of the rows"
@@ -116,8 +130,9 @@ def words(name: object) -> list[str]:
 def names_group(name: object) -> bool:
     """Return whether a column has the name of donors, images or other origins of cells."""
     parts = words(name)
-    found = {re.sub("(id|name|nb)?s?$", "", word) for word in parts} - {*LEVELS.split()}
-    return "image" in map(ROLE_OF.get, found) and MEASURES.isdisjoint([*found, *parts])
+    found = [re.sub("(id|name|nb)?s?$", "", word) for word in parts]
+    is_group = any(re.fullmatch(GROUP, word) for word in found)
+    return is_group and MEASURES.isdisjoint([*found, *parts])
 
 
 def _is_measure(name: str) -> bool:
@@ -223,56 +238,21 @@ def _values(column: pd.Series) -> np.ndarray:
 def _by_name(name: str, column: pd.Series) -> Found:
     """Return the role of a column by the first rule that holds for its name."""
     parts = words(name)
-    bare = [word for word in parts if word not in PLAIN_WORDS]
+    bare = " ".join(word for word in parts if word not in PLAIN_WORDS)
     if not column.notna().any():
         return "text", "empty", False
     if not is_number(column):
-        is_class = ROLE_OF.get("".join(bare[-1:])) == "class"
+        is_class = re.fullmatch(rf"(.* )?({CLASS})( ({ID}|{NUMBER}))?", bare)
         return ("class", "", False) if is_class else ("text", "no numbers", False)
-    if TIME.fullmatch("".join(bare)) and name != "T":
-        return "image", "a time by its name", False
-    if EMBEDDING.search(name.lower()):
-        return "result", "a result of another method by its name", False
-    if _is_output(name, parts, column):
-        values, most = _values(column), 100 if SURENESS & {*parts} else 1
-        is_share = np.nanmin(values) >= 0 and np.nanmax(values) <= most
-        role = "class" if is_share or is_whole(column) else ""
-        return role, "the output of a classifier by its name", not role
-    # CellProfiler writes means of ids, too. Other words are in names of measurements and genes.
-    if parts[-3:] == ["number", "object", "number"]:
-        return "id", "an id by its name", False
-    role = _numbered(parts, bare) if is_whole(column) else ""
-    return (role, f"of the kind {role!r} by its name", False) if role else NOTHING
-
-
-def _is_output(name: str, parts: Sequence[str], column: pd.Series) -> bool:
-    """Return whether a column has the name of what a classifier writes."""
     if "positive" in parts and MEASURES.isdisjoint(parts) and column.isin([0, 1]).all():
-        return True
-    is_output = OUTPUTS & {*parts[:1]} or SURENESS & {*parts[-1:]} or re.match(r"P ?\(.+=", name)
-    return bool(is_output or {"posterior", "doublet", "proba"} & {*parts})
-
-
-def _numbered(parts: Sequence[str], bare: Sequence[str]) -> str:
-    """Return the role of a column of whole numbers by the words of its name; "" for others."""
-    if "".join(parts) in ID_NAMES or parts[:1] == ["unnamed"]:
-        return "id"
-    if parts[:1] == ["metadata"]:
-        return "image"
-    for before, word, after in zip(["", *parts], parts, [*parts[1:], "0"], strict=False):
-        # The number of a cell is an id, a number of cells is a count.
-        is_end = word in NUMBERS | {"index", "idx"} and after.isdigit()
-        if (word in IDS and (before or after == "of")) or (is_end and before in ROLE_OF):
-            return ROLE_OF.get(before, "id")
-    if OTHERS & {*parts} and MEASURES.isdisjoint(parts):
-        return "id"
-    roles = [ROLE_OF.get(word) for word in bare if not word.isdigit()]
-    if not roles or (NUMBERS | {"n"}) & {*parts}:
-        return ""
-    if roles[-1] == "class" or bare[0] == "class" or {"snn", "res"} <= {*parts}:
-        return "class"
-    is_kind = {*map(ROLE_OF.get, bare)} == {"image"} or (roles == ["id"] and len(parts) == 1)
-    return str(roles[0]) if is_kind else ""
+        return "class", "class by its name", False
+    for role, most, rule in RULES if name != "T" else ():
+        if any(re.fullmatch(rule, text) for text in {" ".join(parts), bare, "".join(parts)}):
+            values = _values(column)
+            is_share = np.fmin.reduce(values) >= 0 and np.fmax.reduce(values) <= most
+            if most == np.inf or is_share or is_whole(column):
+                return role, f"{role or 'no measurement'} by its name", not role
+    return NOTHING
 
 
 def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, Found]:
@@ -300,14 +280,12 @@ def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, Found]:
     merged = {x for x, (_, _, doubt) in found.items() if doubt and x.endswith(("_x", "_y"))}
     if len(merged) > 6 and any(not found[name][0] for name in merged):
         found = {name: new for name, new in found.items() if name not in merged}
-    numbered: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for name in columns:
-        if match := COMPONENT.fullmatch(name.lower()):
-            numbered[match[1]][name] = match[2].lstrip("0")
-    for names in numbered.values():
-        if "1" in names.values():
-            role = "result" if "2" in names.values() else ""
-            found |= dict.fromkeys(names, (role, "a place in an embedding by its name", not role))
+    components = {x: match.groups() for x in columns if (match := COMPONENT.fullmatch(x.lower()))}
+    numbered = set(components.values())
+    for name, (start, _) in components.items():
+        if (start, "1") in numbered:
+            role = "result" if (start, "2") in numbered else ""
+            found[name] = role, "a place in an embedding by its name", not role
     return found
 
 
@@ -343,7 +321,10 @@ def _genes(
         column, own = columns[name], axis(name)
         # Genes have short names in the style of the others.
         is_rare = styles[name.isupper(), name.islower()] < len(left) / 10
-        is_long = any(len(word) > 5 and word in ROLE_OF for word in words(name))
+        is_long = any(
+            len(word) > 5 and re.fullmatch(f"{GROUP}|{CLASS}|{OBJECT}", word)
+            for word in words(name)
+        )
         is_name = name.isupper() or own or not (is_rare or is_long)
         # A cell has its own position and id, which may be in the range of measurements.
         is_own = own in ("x", "y") or (is_rest_whole and column.is_unique)
@@ -372,13 +353,15 @@ def _by_values(
     typical = np.median([columns[name].nunique() for name in left]) if left else 0
     # Few cells express a rare gene, which has few counts, too.
     typical = 0 if is_counts and len(left) >= 20 else typical
-    for name in left if not follow else [name for name in left if name not in follow]:
+    for name in (name for name in left if name not in follow):
         values, whole, is_measure = _values(columns[name]), name in integers, _is_measure(name)
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
-        few = 1 + is_counts < len(sizes) <= most
-        twin = next((other for other in groups if few and _same(codes, groups[other])), "")
-        role = found[twin][0] if twin else ""
+        may_group = 1 < len(sizes) <= most
+        few = may_group and not (is_counts and len(sizes) == 2)
+        twin = next((other for other in groups if may_group and _same(codes, groups[other])), "")
+        same = found.get(twin, NOTHING)[0]
+        same = same if same in ("id", "image") else "class"
         order = _order(values, sizes, whole, is_matrix)
         is_group = few and whole and sizes.min() > 2 and not (is_matrix or is_measure)
         n, low = len(values), np.fmin.reduce(values)
@@ -389,11 +372,7 @@ def _by_values(
         rules: list[tuple[object, str, str]] = [
             (order == ROWS and (whole or not is_measure), "id", ROWS),
             (whole and is_large, "id", "larger than measurements"),
-            (
-                twin and not is_measure,
-                role if role in ("id", "image") else "class",
-                f"says the same as {twin!r}",
-            ),
+            (twin and few and not is_measure, same, f"says the same as {twin!r}"),
             (twin, "", f"equals {twin!r}"),
             (order == RUNS and is_group, "image", RUNS),
             (order, "", order),
@@ -450,16 +429,13 @@ def _following(
             for some in (names, known)
         )
         follows |= are_places(values, at, codes[rows])
-    why = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
-    new: dict[str, Found] = dict.fromkeys(
-        itertools.compress(names, follows), ("position", why, not sure)
-    )
-    runs = f"runs with the position {places[0]!r}", True
-    return new | {
-        name: ("", *runs)
-        for name in new
-        if name in left and not (MEASURES - AVERAGES).isdisjoint(words(name))
-    }
+    like = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
+    new: dict[str, Found] = {}
+    for name in itertools.compress(names, follows):
+        is_measure = name in left and not (MEASURES - AVERAGES).isdisjoint(words(name))
+        doubt = "", f"runs with the position {places[0]!r}", True
+        new[name] = doubt if is_measure else ("position", like, not sure)
+    return new
 
 
 def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:

@@ -240,9 +240,8 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
 
 def _is_value(cell: str) -> bool:
     """Return whether a cell holds a number in any notation, or stands for a missing one."""
-    if cell in MISSING or cell[0] in "#<>":
-        return True
     is_gap = NO_VALUE.fullmatch(cell) and not re.search(r"[%\[(]", cell)
+    is_gap = is_gap or cell in MISSING or cell[0] in "#<>"
     return bool(is_gap) or numbers(pd.Series([cell]), "")[0] is not None
 
 
