@@ -3,7 +3,7 @@ from . import tl as tl
 from . import viewer as viewer
 from .estimator import CentroidEncoder as CentroidEncoder
 from .estimator import load as load
-from .tl._table import read_table as read_table
+from .tables import read_table as read_table
 
 __version__: str
 __all__: list[str]

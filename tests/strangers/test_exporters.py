@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 import centroid_encoder as ce
 from benchmarks import datasets
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._roles import column_roles
+from centroid_encoder.tables import column_roles
 from tests.strangers.exporters import EXPORTERS, N
 
 
@@ -253,6 +253,15 @@ def test_codes_and_ids_among_whole_numbers_are_named_or_left_out() -> None:
         "serial": 7 * 2**60 + rng.permutation(300),
     }
     assert in_doubt(table.assign(**columns))[0] == {*table}
+
+
+def test_codes_that_equal_a_column_of_a_count_matrix_are_named_or_left_out() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 300)
+    table = pd.DataFrame(rng.poisson(0.7, (300, 40))).add_prefix("GENE")
+    table = table.assign(arm=codes, treated=np.where(codes, "yes", "no"))
+    features, doubts = in_doubt(table)
+    assert doubts & {"arm"} == features & {"arm"}
 
 
 FLY = "y z t by bx run bin state gate row root index stack line core slice tag path chip label max"

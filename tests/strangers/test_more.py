@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._roles import axis, column_roles
+from centroid_encoder.tables import axis, column_roles
 
 N = 60
 RNG = np.random.default_rng(0)

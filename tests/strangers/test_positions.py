@@ -10,8 +10,7 @@ import pytest
 from anndata import AnnData
 
 import centroid_encoder as ce
-from centroid_encoder.tl._roles import are_places, column_roles
-from centroid_encoder.tl._table import counted, frame_to_anndata, with_roles
+from centroid_encoder.tables import are_places, column_roles, counted, frame_to_anndata, with_roles
 
 N = 300
 PAIRS = (

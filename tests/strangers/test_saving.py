@@ -16,7 +16,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from centroid_encoder.tl._writable import UnwritableError, check_writable, writable
+from centroid_encoder.tables import UnwritableError, check_writable, writable
 from centroid_encoder.viewer._save import save_h5ad, save_zarr
 
 pytestmark = [

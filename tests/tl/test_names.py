@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal, assert_equal
 
 import centroid_encoder as ce
-from centroid_encoder.tl._result import embedding_key, obs_key
+from centroid_encoder.tables import embedding_key, obs_key
 from centroid_encoder.tl._run import result_key
 
 CLASSES = ["T/NK", ".", "..", "_index", "\u65e5\u672c", "x" * 400]

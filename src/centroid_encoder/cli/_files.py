@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
-from centroid_encoder.stores import opened, reading
+from centroid_encoder.tables import opened, reading
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -30,7 +30,7 @@ def read_cells(path: Path, roles: Mapping[str, Any] | None = None) -> Iterator[A
     """
     import anndata as ad
 
-    from centroid_encoder.tl._table import is_table, read_table
+    from centroid_encoder.tables import is_table, read_table
 
     if is_table(path):
         yield read_table(path, roles=roles)
@@ -70,8 +70,7 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     import zarr
     from anndata.io import write_elem
 
-    from centroid_encoder.tl._matrix import is_lazy
-    from centroid_encoder.tl._writable import size_of, writable, writable_frame
+    from centroid_encoder.tables import is_lazy, size_of, writable, writable_frame
 
     # Files of old versions are read as a whole, and written in the new layout.
     is_whole = not (adata.X is None or is_lazy(adata.X))

@@ -12,7 +12,7 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
 from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
-from centroid_encoder.stores import check_no_links
+from centroid_encoder.tables import check_no_links
 
 
 @click.command()
@@ -49,9 +49,9 @@ def measure(
         session.warn(f"{text}; if the first one is time, pass time_series=True")
 
     # Imported after the files are read, so that errors about these are printed at once.
+    from centroid_encoder.tables import size_of
     from centroid_encoder.tl._measure import Measurement
     from centroid_encoder.tl._run import run_job
-    from centroid_encoder.tl._writable import size_of
 
     job = Measurement({labels.stem: pixels}, named, **settings)
     if channels:

@@ -17,7 +17,7 @@ import click
 
 from centroid_encoder._signature import SENTENCE_END, parameters, plain
 from centroid_encoder.files import check_distinct, check_target, writing
-from centroid_encoder.stores import check_store_target
+from centroid_encoder.tables import check_store_target
 
 Decorator = Callable[[Any], Any]
 

@@ -32,8 +32,8 @@ def _adding(
     @options.of(f"tl.{function}")
     @reporting
     def command(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
+        from centroid_encoder.tables import check_writable
         from centroid_encoder.tl._run import run_job
-        from centroid_encoder.tl._writable import check_writable
 
         values = {name: given.pop(name) for name in own}
         with read_cells(input, roles) as adata:
@@ -71,7 +71,7 @@ def fit(adata: Any, key: str, model: Path | None) -> Results:
 )
 def cross_validate(adata: Any, key: str, mislabeled: Path | None, max_own: float | None) -> Results:
     """Describe a cross-validation; cells that look mislabelled are written to `mislabeled`."""
-    from centroid_encoder.tl._result import cv_key
+    from centroid_encoder.tables import cv_key
     from centroid_encoder.tl._summary import summary
 
     suspects = tl.mislabeled(adata, key=key, max_own=max_own)
@@ -100,7 +100,7 @@ def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
 @partial(_adding, "ingest")
 def ingest(adata: Any, key: str) -> Results:
     """Describe the labels of new cells."""
-    from centroid_encoder.tl._result import obs_key
+    from centroid_encoder.tables import obs_key
 
     stored = adata.uns[key]
     labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)

@@ -17,8 +17,8 @@ from centroid_encoder.pl import _regions
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors
 from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
 from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.tables import obs_key
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._result import obs_key
 
 if TYPE_CHECKING:
     from jscatter import Scatter

@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key, own_cells
+from centroid_encoder.tables import cv_key
+from centroid_encoder.tl._result import StoredCrossValidation, own_cells
 from centroid_encoder.tl._summary import permutation_words
 
 

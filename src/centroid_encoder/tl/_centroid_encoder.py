@@ -26,6 +26,7 @@ from centroid_encoder.core.quality import (
 from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
+from centroid_encoder.tables import embedding_key, obs_key
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._evaluation import (
     Codes,
@@ -244,7 +245,7 @@ def centroid_encoder(
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
     _result.check_free(adata, key)
-    _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
+    _run.check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
         if split_key is not None and value is not None:
@@ -403,13 +404,13 @@ class Training(_run.Job):
         of_cells[self.kept] = split
         return {
             "obs": {
-                _result.obs_key(key, "split"): pd.Categorical.from_codes(of_cells, _result.SPLITS),
-                _result.obs_key(key, "label"): cells.labels_of(predicted),
-                _result.obs_key(key, "confidence"): cells.spread(confidence),
-                _result.obs_key(key, "novelty"): cells.spread(fit.novelty()),
-                _result.obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
+                obs_key(key, "split"): pd.Categorical.from_codes(of_cells, _result.SPLITS),
+                obs_key(key, "label"): cells.labels_of(predicted),
+                obs_key(key, "confidence"): cells.spread(confidence),
+                obs_key(key, "novelty"): cells.spread(fit.novelty()),
+                obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
             },
-            "obsm": {_result.embedding_key(key): cells.spread(embedding)},
+            "obsm": {embedding_key(key): cells.spread(embedding)},
             "uns": {key: stored.to_uns()},
         }
 

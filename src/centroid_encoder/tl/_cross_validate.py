@@ -30,6 +30,7 @@ from centroid_encoder.core.splits import at_most, cross_validation_folds, shuffl
 from centroid_encoder.core.suspects import joined, linear_probabilities, suspects
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._evaluation import (
     Codes,
@@ -228,7 +229,7 @@ def cross_validate(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
-    _run.check_not_replaced(label_key, _result.obs_key(_result.cv_key(key), "label"))
+    _run.check_not_replaced(label_key, obs_key(cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
@@ -456,16 +457,16 @@ class CrossValidation(_run.Job):
         )
         of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
         of_own[at], label[at] = probabilities[at, own], own
-        name = _result.cv_key(self.key)
+        name = cv_key(self.key)
         return {
             "obs": {
-                _result.obs_key(name, "label"): cells.labels_of(predicted),
-                _result.obs_key(name, "confidence"): cells.spread(confidence),
-                _result.obs_key(name, "own"): cells.spread(of_own),
-                _result.obs_key(name, "judged"): cells.labels_of(label),
-                _result.obs_key(name, "suspect"): cells.labels_of(suspect),
-                _result.obs_key(name, "doubt"): cells.spread(doubt),
-                _result.obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
+                obs_key(name, "label"): cells.labels_of(predicted),
+                obs_key(name, "confidence"): cells.spread(confidence),
+                obs_key(name, "own"): cells.spread(of_own),
+                obs_key(name, "judged"): cells.labels_of(label),
+                obs_key(name, "suspect"): cells.labels_of(suspect),
+                obs_key(name, "doubt"): cells.spread(doubt),
+                obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
             },
             "uns": {name: stored.to_uns()},
         }

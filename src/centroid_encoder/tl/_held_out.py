@@ -11,6 +11,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import check
+from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._summary import differing_settings
 
@@ -63,11 +64,11 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
         if mapped and differing_settings(mapped, params, validated.model):
             words += ", other settings than the map's"
-        part, key = f"a part of the cross-validation {key!r}", _result.cv_key(key)
+        part, key = f"a part of the cross-validation {key!r}", cv_key(key)
         label_key, classes = validated.label_key, validated.classes
         labels = _result.stored_column(adata, label_key, "the labels that were cross-validated")
-        found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
-        of_check = _result.stored_column(adata, _result.obs_key(key, "judged"), part)
+        found = _result.stored_column(adata, obs_key(key, "label"), part)
+        of_check = _result.stored_column(adata, obs_key(key, "judged"), part)
         of_check = of_check.where(_result.own_cells(adata, key, validated))
         unlabeled = params.get("unlabeled_category")
         has_label = labels.notna() & (labels != unlabeled)
@@ -81,7 +82,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         _result.check_classes(labels[is_new & is_new.equals(held_out)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
     check(len(rows), "none of the held-out cells is in this selection of cells")
-    column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
+    column = _result.stored_column(adata, obs_key(key, "confidence"), part)
     confidence = column.to_numpy(np.float64)[rows]
     of_rows = own[rows], predicted[rows], judged[rows], confidence
     return HeldOut(words, quality, rows, *of_rows, params.get("group_key"), n_new)

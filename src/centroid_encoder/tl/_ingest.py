@@ -17,6 +17,7 @@ from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tables import colors_key, embedding_key, obs_key, plain_key
 from centroid_encoder.tl import _read, _result
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._new_cells import (
@@ -197,7 +198,7 @@ def ingest(
     for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
-    key_added = _result.plain_key(key) if key_added is None else result_key(key_added)
+    key_added = plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)
@@ -285,7 +286,7 @@ class Ingestion(Job):
         reference = {"label_key": known.label_key, **known.source}
         params: dict[str, Any] = {
             "ingested_from": self.origin,
-            "label_key": _result.obs_key(key, "label"),
+            "label_key": obs_key(key, "label"),
             "missing": self._missing,
             "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
             "min_confidence": self._min_confidence,
@@ -315,16 +316,16 @@ class Ingestion(Job):
         state = {"config": json.dumps(config), "arrays": arrays}
         centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
         stored = _result.StoredMap(params, classes, centers, model=state, id=map_id)
-        colors_key = _result.colors_key(_result.obs_key(key, "label"))
-        uns: dict[str, Any] = {key: stored.to_uns(), colors_key: colors}
+        of_column = colors_key(obs_key(key, "label"))
+        uns: dict[str, Any] = {key: stored.to_uns(), of_column: colors}
         return {
             "obs": {
-                _result.obs_key(key, "label"): label,
-                _result.obs_key(key, "confidence"): confidence,
-                _result.obs_key(key, "novelty"): novelty,
-                _result.obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
-                _result.obs_key(key, "map"): pd.Categorical([map_id] * len(label)),
+                obs_key(key, "label"): label,
+                obs_key(key, "confidence"): confidence,
+                obs_key(key, "novelty"): novelty,
+                obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
+                obs_key(key, "map"): pd.Categorical([map_id] * len(label)),
             },
-            "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
+            "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }

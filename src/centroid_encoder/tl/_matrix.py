@@ -20,12 +20,6 @@ BLOCK = 2**25
 """Approximate size, in bytes, of the rows that are read together; chunks of dask are not cut."""
 
 
-def is_lazy(X: Any) -> bool:
-    """Return whether a matrix is not in memory."""
-    # Arrays of dask, h5py and zarr have `chunks`; sparse matrices in files have `to_memory`.
-    return hasattr(X, "chunks") or hasattr(X, "to_memory")
-
-
 def usable(X: Any) -> Any:
     """Return sparse data that scipy can slice; anything else is returned as it is."""
     if not issparse(X) or X.format not in ("csr", "csc"):

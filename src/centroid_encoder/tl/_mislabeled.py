@@ -7,8 +7,9 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder.errors import InputError, MissingKeyError, issue_warning
+from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key, stored_column
+from centroid_encoder.tl._result import StoredCrossValidation, stored_column
 
 REASONS = {
     "agree": "each cell is predicted to be of the class of its label",

@@ -17,6 +17,7 @@ from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
 from centroid_encoder.errors import InputError, check, check_name, issue_warning
+from centroid_encoder.tables import is_key, result_columns
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill, is_gap
@@ -25,21 +26,12 @@ from centroid_encoder.tl._read import (
     MaskVar,
     check_choice,
     check_key,
-    is_key,
     listed,
     near_matches,
     read_mask,
     read_matrix,
 )
-from centroid_encoder.tl._result import (
-    SELECTIONS,
-    TEST,
-    TRAIN,
-    Result,
-    check_free,
-    read_result,
-    result_columns,
-)
+from centroid_encoder.tl._result import SELECTIONS, TEST, TRAIN, Result, check_free, read_result
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,14 +17,8 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check, check_name
-from centroid_encoder.tl._matrix import (
-    LazyMatrix,
-    count_gaps,
-    describe_gaps,
-    in_memory,
-    is_lazy,
-    usable,
-)
+from centroid_encoder.tables import is_key, is_lazy
+from centroid_encoder.tl._matrix import LazyMatrix, count_gaps, describe_gaps, in_memory, usable
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
@@ -341,14 +335,6 @@ def listed(classes: pd.Index) -> str:
     """Return the names of up to ten classes, and the number of the others, as text."""
     names = ", ".join(repr(name) for name in classes[:10].tolist())
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
-
-
-def is_key(name: str) -> bool:
-    """Return whether a name can be a key in ``.h5ad`` files and zarr stores."""
-    data = name.encode(errors="replace")
-    own = "", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup"
-    is_text = data.decode() == name and len(data) < 256
-    return is_text and name not in own and "/" not in name and "\0" not in name
 
 
 def check_key(name: str, parameter: str) -> None:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.estimator import CentroidEncoder, load
-from centroid_encoder.stores import opened, reading
+from centroid_encoder.tables import colors_key, opened, plain_key, reading
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._fitted_model import fitted_model
 
@@ -59,7 +59,7 @@ def read_reference(
     with reading(path), opened(path) as file:
         # Only the map, its labels and their colours, and loadings of a PCA are read.
         obs, uns = read_elem(file["obs"]), file.get("uns", {})
-        wanted = {_result.plain_key(key), *map(_result.colors_key, obs)}.intersection(uns)
+        wanted = {plain_key(key), *map(colors_key, obs)}.intersection(uns)
         uns = {name: read_elem(uns[name]) for name in wanted}
         parts = {name: read_elem(file[name]) for name in ("var", "varm") if name in file}
         adata = AnnData(obs=obs, uns=uns, **parts)
@@ -77,7 +77,7 @@ def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Re
     categories, colors = known.categories, None
     if stored.label_key in adata.obs:
         found = _result.label_categories(adata.obs[stored.label_key])
-        given = adata.uns.get(_result.colors_key(stored.label_key), ())
+        given = adata.uns.get(colors_key(stored.label_key), ())
         if categories.isin(found).all():
             used = found.isin(categories)
             categories = found[used]

@@ -19,11 +19,11 @@ in the order of the categories of the label column, the order of figures and tab
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -32,14 +32,19 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
+from centroid_encoder.tables import (
+    colors_key,
+    cv_key,
+    embedding_key,
+    keys_in,
+    obs_key,
+    plain_key,
+)
 from centroid_encoder.tl._read import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
 SELECTIONS = "ce_selections"
 """Key of ``uns`` with how each boolean column of a selection was made."""
-Column = Literal[
-    "label", "confidence", "split", "novelty", "own", "judged", "suspect", "doubt", "map"
-]
 CONCATENATED = 'if ad.concat made this table, it left a part of the result: pass uns_merge="first"'
 
 TRAIN, TEST, UNLABELED, UNUSED = SPLITS = ("train", "test", "unlabeled", "unused")
@@ -65,34 +70,9 @@ CALIBRATION_ERRORS = (
 """Errors after and before calibration, and the ends of the 95 % interval of the first."""
 
 
-def plain_key(key: str) -> str:
-    """Return a key; the name of the embedding of the result "ce" also stands for that result."""
-    return "ce" if key == "X_ce" else key
-
-
-def embedding_key(key: str) -> str:
-    """Name in ``obsm`` of the embedding of the result `key`."""
-    return "X_ce" if key == "ce" else key
-
-
-def obs_key(key: str, column: Column) -> str:
-    """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation."""
-    return f"{plain_key(key)}_{column}"
-
-
-def cv_key(key: str) -> str:
-    """Name in ``uns`` of the cross-validation beside the result `key`."""
-    return f"{plain_key(key)}_cv"
-
-
 def panel_column(key: str, size: int) -> str:
     """Name in ``var`` of the column with the feature panel of a size."""
     return f"{key}_{size}"
-
-
-def colors_key(column: str) -> str:
-    """Name in ``uns`` of the colours of a column of ``obs``, as in scanpy."""
-    return f"{column}_colors"
 
 
 def color_predictions(adata: AnnData, label_key: str) -> None:
@@ -105,25 +85,6 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
             if colors and len(names) and all(name in colors for name in names):
                 adata.uns[colors_key(column)] = [colors[name] for name in names]
-
-
-def keys_in(columns: Iterable[object]) -> list[str]:
-    """Keys of the results whose columns ``…_split`` and ``…_label`` are in ``obs``."""
-    names, ending = set(map(str, columns)), obs_key("", "split")
-    keys = [name.removesuffix(ending) for name in sorted(names) if name.endswith(ending)]
-    return [key for key in keys if obs_key(key, "label") in names]
-
-
-def result_columns(columns: Iterable[object]) -> set[str]:
-    """Those of some columns that results have written, into ``obs`` or, with places, into a table.
-
-    A cross-validation may stand alone.
-    """
-    names, ending = set(map(str, columns)), obs_key(cv_key(""), "label")
-    keys = {*keys_in(names), *(x.removesuffix(ending) for x in names if x.endswith(ending))}
-    kinds = get_args(Column)
-    found = {obs_key(name, kind) for k in keys for name in (k, cv_key(k)) for kind in kinds}
-    return names & (found | {f"{'CE' if k == 'ce' else k}{i}" for k in keys for i in (1, 2, 3)})
 
 
 @dataclass(frozen=True)

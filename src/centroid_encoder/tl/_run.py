@@ -20,8 +20,9 @@ from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tables import colors_key, plain_key
 from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
-from centroid_encoder.tl._result import color_predictions, colors_key, label_categories, plain_key
+from centroid_encoder.tl._result import color_predictions, label_categories
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.

@@ -12,6 +12,7 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder.core.quality import n_repeated
+from centroid_encoder.tables import embedding_key, keys_in, names_group
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import Cells, listed, obs_column
 from centroid_encoder.tl._result import (
@@ -21,7 +22,6 @@ from centroid_encoder.tl._result import (
     StoredCrossValidation,
     fold_words,
 )
-from centroid_encoder.tl._roles import names_group
 
 FEW = 30
 """An error of fewer held-out cells says little."""
@@ -189,7 +189,7 @@ def circular_words(adata: AnnData, cells: Cells) -> list[str]:
     """Return warnings if the labels, or the values of held-out cells, may follow from the data."""
     labeled, label_key, texts = cells.codes >= 0, cells.params["label_key"], []
     codes, rep = cells.codes[labeled], cells.params.get("use_rep", "X")
-    of_maps = map(_result.embedding_key, _result.keys_in(adata.obs))
+    of_maps = map(embedding_key, keys_in(adata.obs))
     if rep != "X" and cells.names is None and (cells.X.shape[1] <= MAX_PLOTTED or rep in of_maps):
         texts.append(
             f"obsm[{rep!r}] looks like an embedding for figures: it distorts distances, and cells "

@@ -16,9 +16,15 @@ from centroid_encoder import tl
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
-from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
-from centroid_encoder.tl._result import embedding_key
-from centroid_encoder.tl._writable import check_zarr, size_of, writable
+from centroid_encoder.tables import (
+    check_no_links,
+    check_store_target,
+    check_zarr,
+    embedding_key,
+    replacing_folder,
+    size_of,
+    writable,
+)
 from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]

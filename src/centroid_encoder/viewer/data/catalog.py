@@ -18,9 +18,7 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.tl._result import keys_in
-from centroid_encoder.tl._roles import CHOSEN, Role, are_places
-from centroid_encoder.tl._table import ROLES, with_roles
+from centroid_encoder.tables import CHOSEN, ROLES, Role, are_places, keys_in, with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
     id_columns,

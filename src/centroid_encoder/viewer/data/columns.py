@@ -15,8 +15,8 @@ from anndata import AnnData
 from napari.layers import Layer
 from numpy.typing import NDArray
 
+from centroid_encoder.tables import ID_NAMES, IMAGE_NAMES, MAX_GROUPS, axis
 from centroid_encoder.tl._matrix import in_memory
-from centroid_encoder.tl._roles import ID_NAMES, IMAGE_NAMES, MAX_GROUPS, axis
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 OBS_NAMES = "obs_names"

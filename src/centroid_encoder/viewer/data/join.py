@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.errors import InputError, check
-from centroid_encoder.tl._roles import affine_residuals
+from centroid_encoder.tables import affine_residuals
 from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.errors import issue_warning
-from centroid_encoder.stores import opened, reading
-from centroid_encoder.tl._table import is_table, read_with_notices
+from centroid_encoder.tables import is_table, opened, read_with_notices, reading
 from centroid_encoder.viewer.data.columns import coordinates, numbers
 
 COLOR = "#8f9aa8"

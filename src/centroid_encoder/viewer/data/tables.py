@@ -15,8 +15,7 @@ import pandas as pd
 from anndata import AnnData
 from napari.layers import Labels, Layer
 
-from centroid_encoder.tl._result import cv_key, embedding_key, obs_key
-from centroid_encoder.tl._table import as_obs, frame_to_anndata
+from centroid_encoder.tables import as_obs, cv_key, embedding_key, frame_to_anndata, obs_key
 from centroid_encoder.viewer.data.columns import are_ids
 from centroid_encoder.viewer.data.ids import CellLayer
 

@@ -22,8 +22,9 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
+from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.tl._result import SELECTIONS, obs_key
+from centroid_encoder.tl._result import SELECTIONS
 from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message

@@ -12,7 +12,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
 
-from centroid_encoder.tl._table import is_table
+from centroid_encoder.tables import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,

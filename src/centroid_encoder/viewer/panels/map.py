@@ -22,16 +22,8 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import (
-    BY_GROUP,
-    NO_BETTER,
-    QUERY,
-    TEST,
-    TRAIN,
-    Regions,
-    Result,
-    obs_key,
-)
+from centroid_encoder.tables import obs_key
+from centroid_encoder.tl._result import BY_GROUP, NO_BETTER, QUERY, TEST, TRAIN, Regions, Result
 from centroid_encoder.tl._summary import doubt_words, group_words, range_words
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY

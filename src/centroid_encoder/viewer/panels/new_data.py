@@ -14,7 +14,8 @@ from qtpy.QtWidgets import QLabel
 
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._result import StoredMap, colors_key
+from centroid_encoder.tables import colors_key
+from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,

@@ -13,7 +13,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder.core.reports import Report
-from centroid_encoder.tl._table import PARQUET, TEXT
+from centroid_encoder.tables import PARQUET, TEXT
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.task import Steps, Task

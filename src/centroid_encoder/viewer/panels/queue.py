@@ -10,7 +10,7 @@ from napari.components import ViewerModel
 from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
-from centroid_encoder.tl._result import obs_key
+from centroid_encoder.tables import obs_key
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm

@@ -9,8 +9,7 @@ import pandas as pd
 from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDialog, QMenu
 
-from centroid_encoder.tl._roles import Role
-from centroid_encoder.tl._table import ROLES
+from centroid_encoder.tables import ROLES, Role
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.table_model import TableView

@@ -20,8 +20,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._table import unpacked
-from centroid_encoder.tl._writable import UnwritableError, check_writable, snapshot
+from centroid_encoder.tables import UnwritableError, check_writable, snapshot, unpacked
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence

@@ -10,7 +10,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._table import ROLES
+from centroid_encoder.tables import ROLES
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
 from centroid_encoder.viewer.panels.form import TrainingForm

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._result import REPEATED, Result, colors_key, embedding_key, obs_key
+from centroid_encoder.tables import colors_key, embedding_key, obs_key
+from centroid_encoder.tl._result import REPEATED, Result
 from centroid_encoder.tl._summary import doubt_words
 from centroid_encoder.viewer.session.corrections import as_categories
 from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Codes, Labeling

@@ -19,7 +19,8 @@ from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES
-from centroid_encoder.tl._result import colors_key, label_categories
+from centroid_encoder.tables import colors_key
+from centroid_encoder.tl._result import label_categories
 from centroid_encoder.viewer.data.measuring import UNLABELED
 from centroid_encoder.viewer.session.corrections import (
     are_right,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from centroid_encoder import tl
 from centroid_encoder.errors import CentroidEncoderWarning
-from centroid_encoder.tl._result import TEST, cv_key, obs_key
+from centroid_encoder.tables import cv_key, obs_key
+from centroid_encoder.tl._result import TEST
 from centroid_encoder.viewer.session.corrections import are_right
 from centroid_encoder.viewer.session.session import Session
 

@@ -12,15 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 import centroid_encoder as ce
-from centroid_encoder.tl._result import (
-    Result,
-    StoredCrossValidation,
-    StoredMap,
-    keys_in,
-    read_result,
-)
-from centroid_encoder.tl._roles import CHOSEN
-from centroid_encoder.tl._table import ROLES, is_table, unpacked
+from centroid_encoder.tables import CHOSEN, ROLES, is_table, keys_in, unpacked
+from centroid_encoder.tl._result import Result, StoredCrossValidation, StoredMap, read_result
 from centroid_encoder.viewer.data.catalog import FOLLOWS
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.session.corrections import SUFFIX, mark_key

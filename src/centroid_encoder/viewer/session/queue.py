@@ -12,7 +12,8 @@ from anndata import AnnData
 
 from centroid_encoder import tl
 from centroid_encoder.errors import check
-from centroid_encoder.tl._result import UNASSIGNED, StoredMap, colors_key, obs_key
+from centroid_encoder.tables import colors_key, obs_key
+from centroid_encoder.tl._result import UNASSIGNED, StoredMap
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, error_text, held_out_error, sharing
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.session import Session

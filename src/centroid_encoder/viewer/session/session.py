@@ -19,17 +19,14 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.pl._values import variable_source
-from centroid_encoder.tl._read import is_key
+from centroid_encoder.tables import Role, cv_key, is_key, keys_in
 from centroid_encoder.tl._result import (
     SELECTIONS,
     Regions,
     Result,
     StoredCrossValidation,
-    cv_key,
-    keys_in,
     read_result,
 )
-from centroid_encoder.tl._roles import Role
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import (

@@ -16,10 +16,11 @@ import zarr
 from anndata import AnnData, Raw, settings
 from anndata.io import read_elem, write_elem
 from pandas.api.extensions import ExtensionArray
+from scipy import sparse
 
 from centroid_encoder.errors import InputError, check
-from centroid_encoder.tl._matrix import is_lazy, issparse
-from centroid_encoder.tl._read import is_key
+from centroid_encoder.tables._keys import is_key
+from centroid_encoder.tables._stores import is_lazy
 
 MAPPINGS = ("uns", "obsm", "varm", "obsp", "varp", "layers")
 NESTED = (np.ndarray, list, dict)
@@ -226,7 +227,7 @@ def _is_scalar(value: Any) -> bool:
 def _forms(value: Any) -> Iterator[Any]:
     """Yield a value in the forms that a file may hold, the best one first."""
     yield value
-    if issparse(value):
+    if hasattr(value, "tocsr"):
         yield value.tocsr()
     elif isinstance(value, tuple | list | set | range) or hasattr(value, "__array__"):
         is_time = getattr(getattr(value, "dtype", None), "kind", "") in tuple("mM")
@@ -255,7 +256,7 @@ def size_of(part: Any) -> int:
         part = {"codes": pd.Categorical(part).codes, "categories": dtype.categories}
     elif hasattr(part, "to_memory"):  # a sparse matrix in a file
         part = dict(part.group)
-    elif issparse(part):
+    elif sparse.issparse(part):
         part = {name: getattr(part, name) for name in ("data", "indices", "indptr")}
     if isinstance(part, Mapping):
         # anndata 0.13 lists X as the layer None.

@@ -12,6 +12,12 @@ from centroid_encoder.errors import InputError, UnreadableError, check
 from centroid_encoder.files import replacing_all, writing
 
 
+def is_lazy(X: Any) -> bool:
+    """Return whether a matrix is not in memory."""
+    # Arrays of dask, h5py and zarr have `chunks`; sparse matrices in files have `to_memory`.
+    return hasattr(X, "chunks") or hasattr(X, "to_memory")
+
+
 def _group(folder: Path) -> Any:
     """Return the zarr group in a folder; None if the folder is no zarr store."""
     import zarr

@@ -217,11 +217,11 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
     first, rows = rows[0], rows[:20]
     filled = [cell for cell in first if cell]
     found = [float(cell.replace(",", ".")) for cell in filled if NUMBER.fullmatch(cell)]
-    # The names may be numbers, such as masses or ids of genes.
-    is_row = len(set(found)) < len(found) or any(value % 1 for value in found)
-    is_row = is_row or len(found) == len(filled)
-    if len(found) > len(filled) / 2 and is_row and (found != sorted(set(found)) or len(found) < 3):
-        raise InputError("it has no header: its first line holds numbers")
+    # The names may be numbers, such as masses or, beside a word, ids of genes.
+    are_masses = len(found) > 2 and found == sorted(set(found))
+    are_ids = len({x for x in found if x % 1 == 0}) == len(found) < len(filled)
+    text = "it has no header: its first line holds numbers"
+    check(len(found) <= len(filled) / 2 or are_masses or are_ids, text)
     numeric = [{i for i, cell in enumerate(row) if NUMBER.fullmatch(cell)} for row in rows]
     counts = Counter(i for found in numeric for i in found)
     columns = [i for i, count in counts.items() if count >= len(rows) / 2]
@@ -240,22 +240,16 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:
 
 def _is_value(cell: str) -> bool:
     """Return whether a cell holds a number in any notation, or stands for a missing one."""
-    if cell in MISSING or cell[0] in "#<>" or re.fullmatch("(?i)[-+]?inf(inity)?", cell):
-        return True
     is_gap = NO_VALUE.fullmatch(cell) and not re.search(r"[%\[(]", cell)
+    is_gap = is_gap or cell in MISSING or cell[0] in "#<>"
     return bool(is_gap) or numbers(pd.Series([cell]), "")[0] is not None
 
 
 def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
     """Return the decimal mark of the file, or an empty text if no number shows it."""
-    cells = " ".join(cell for row in rows for cell in row if "," in cell or "." in cell).split(" ")
-    counts = {}
-    for mark in ".,":
-        found = [cell for cell in cells if re.fullmatch(rf"[-+]?\d*\{mark}\d+", cell)]
-        counts[mark] = sum(not GROUPED.fullmatch(cell) for cell in found)
-    if any(counts.values()):
-        return max(".,", key=counts.__getitem__)
-    return "." if separator == "," else ""
+    cells = pd.Series([x for row in rows for x in row if "," in x or "." in x], dtype=str)
+    n_more = _read(cells, ".", ",").count() - _read(cells, ",", ".").count()
+    return "," if n_more > 0 else "." if n_more < 0 or separator == "," else ""
 
 
 def _has_thousands(cells: Sequence[str], mark: str) -> bool:
@@ -263,11 +257,11 @@ def _has_thousands(cells: Sequence[str], mark: str) -> bool:
 
     Most numbers without a mark have three digits then; 3 and 4.125 are fractions.
     """
-    cells = [cell for cell in cells if cell]
     plain = [cell for cell in cells if re.fullmatch(r"[-+]?\d{1,3}", cell)]
-    is_whole = all(mark in cell and GROUPED.fullmatch(cell) for cell in {*cells} - {*plain})
+    others = [cell for cell in cells if cell and cell not in plain]
+    is_whole = all(mark in cell and GROUPED.fullmatch(cell) for cell in others)
     n_long = sum(len(cell.lstrip("-+")) == 3 for cell in plain)
-    return is_whole and len(cells) - len(plain) > 1 and n_long * 2 >= max(len(plain), 1)
+    return is_whole and len(others) > 1 and n_long * 2 >= max(len(plain), 1)
 
 
 def _convert(frame: pd.DataFrame, decimal: str, notices: list[str]) -> None:
@@ -327,6 +321,8 @@ def numbers(texts: pd.Series, decimal: str) -> tuple[pd.Series | None, str]:
 
 
 def _read(texts: pd.Series, thousands: str, mark: str) -> pd.Series:
+    """Return the numbers in a notation, NaN for other texts."""
     grouped = texts.str.fullmatch(rf"[-+]?[1-9]\d{{0,2}}(\{thousands}\d{{3}})+(\{mark}\d*)?")
     plain = texts.mask(grouped, texts.str.replace(thousands, "", regex=False))
+    plain = plain.mask(plain.str.contains(thousands, regex=False))
     return pd.to_numeric(plain.str.replace(mark, ".", regex=False), errors="coerce")

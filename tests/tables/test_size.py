@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from centroid_encoder.tl._writable import size_of
+from centroid_encoder.tables import size_of
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from centroid_encoder.stores import check_store_target, replacing_folder
+from centroid_encoder.tables import check_store_target, replacing_folder
 
 
 @pytest.mark.parametrize("fails", ["writing", "renaming"])

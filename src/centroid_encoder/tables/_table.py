@@ -12,8 +12,15 @@ from anndata import AnnData
 from anndata.utils import make_index_unique
 
 from centroid_encoder.errors import InputError, check, issue_warning
-from centroid_encoder.tl._roles import CHOSEN, MAX_GROUPS, Role, column_roles, is_number, is_whole
-from centroid_encoder.tl._text import UNPACK, read_text
+from centroid_encoder.tables._roles import (
+    CHOSEN,
+    MAX_GROUPS,
+    Role,
+    column_roles,
+    is_number,
+    is_whole,
+)
+from centroid_encoder.tables._text import UNPACK, read_text
 
 ROLES = "column_roles"
 """Key in ``uns`` of the roles of the columns that the table had."""
