@@ -58,13 +58,10 @@ def panel_axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int) 
     """Return the axes given, or rows of new ones."""
     if ax is None:
         n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
-        gap = 2.2 * plt.rcParams["font.size"] / 72
-        size = n_columns * PANEL + (n_columns - 1) * gap, n_rows * PANEL
-        space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL, "hspace": 0}
-        figure = plt.figure(figsize=size)
-        made = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=space).ravel().tolist()
+        made = plt.figure().subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
         for spare in made[n_panels:]:
             spare.remove()
+        _set_gaps(made[0], 2.2 * plt.rcParams["font.size"] / 72, 0)
         return made[:n_panels]
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
@@ -73,18 +70,21 @@ def panel_axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int) 
     return axes
 
 
-def arrange(axes: list[Any], n_columns: int) -> None:
+def make_room(axes: list[Any]) -> None:
     """Move panels apart, so that each has room for its legend; `finish` enlarges the figure."""
     figure = axes[0].figure
     figure.draw_without_rendering()
-    inner = np.array([ax.get_window_extent().extents for ax in axes])
-    outer = np.array([ax.get_tightbbox().extents for ax in axes])
-    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).max(axis=0)
-    step = np.array([left + PANEL + right + GAP, -(bottom + PANEL + top + GAP)])
-    for i, ax in enumerate(axes):
-        place = np.divmod(i, n_columns)[::-1] * step
-        size = figure.get_size_inches()
-        ax.set_position((*(place / size), *(PANEL / size)))
+    beyond = [ax.get_tightbbox().extents - ax.get_window_extent().extents for ax in axes]
+    left, bottom, right, top = np.abs(beyond).max(axis=0) / figure.dpi
+    _set_gaps(axes[0], left + right + GAP, bottom + top + GAP)
+
+
+def _set_gaps(ax: Any, width: float, height: float) -> None:
+    """Set the gaps between the panels of a grid in inches; its figure is as large as they are."""
+    grid = ax.get_subplotspec().get_gridspec()
+    size = np.add((width, height), PANEL) * (grid.ncols, grid.nrows) - (width, height)
+    ax.figure.set_size_inches(size)
+    grid.update(left=0, right=1, bottom=0, top=1, wspace=width / PANEL, hspace=height / PANEL)
 
 
 def set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:

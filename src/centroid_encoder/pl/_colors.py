@@ -54,9 +54,7 @@ def label_colors(
             raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
         colors = [palette[name] for name in categories]
     elif isinstance(palette, str | Colormap):
-        if isinstance(palette, str) and palette not in mpl.colormaps:
-            raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
-        colormap = mpl.colormaps[palette] if isinstance(palette, str) else palette
+        colormap = color_map(palette, "palette")
         # A qualitative colour map has few colours, and the first are taken.
         colormap = colormap if colormap.N < 256 else colormap.resampled(n)
         colors = [to_hex(colormap(i)) for i in range(colormap.N)]
@@ -71,6 +69,13 @@ def label_colors(
     if wrong := [color for color in colors if not is_color_like(color)]:
         raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
     return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
+
+
+def color_map(given: str | Colormap, parameter: str) -> Colormap:
+    """Return a colour map, which may be given by its name in matplotlib."""
+    fits = isinstance(given, Colormap) or given in mpl.colormaps
+    check(fits, f"{parameter} {given!r} is no matplotlib colour map", parameter)
+    return given if isinstance(given, Colormap) else mpl.colormaps[given]
 
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
