@@ -14,19 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
-from centroid_encoder.tl._result import (
-    BY_GROUP,
-    LARGEST,
-    NO_BETTER,
-    QUERY,
-    TEST,
-    TRAIN,
-    UNUSED,
-    Result,
-)
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._result import QUERY, TEST, TRAIN, Result
 from centroid_encoder.tl._summary import doubt_words, group_words, range_words, unjudged_words
 
 T = TypeVar("T")
@@ -123,11 +115,13 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     if panel == TEST and np.isfinite(errors["panel_error"]):
         text = f"held-out cells ({words})\ncross-validated error of such feature panels"
         return f"{text} {100 * errors['panel_error']:.1f} %"
-    kind = {TRAIN: "training cells", TEST: "held-out", UNUSED: "unused cells:"}[panel]
+    kind = {TRAIN: "training cells", TEST: "held-out", _result.UNUSED: "unused cells:"}[panel]
     if n_unjudged:
         words += f"; hollow: {unjudged_words(errors)}"
-    if stored.held_out == BY_GROUP and panel == (TEST if (result.split == TEST).any() else TRAIN):
-        errors = stored.errors(BY_GROUP)
+    if stored.held_out == _result.BY_GROUP and panel == (
+        TEST if (result.split == TEST).any() else TRAIN
+    ):
+        errors = stored.errors(_result.BY_GROUP)
         text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error"
         kind, few = f"for a new {stored.params['group_key']}", doubt_words(errors)[0]
         more = [range_words(errors, f"{rule}_error"), group_words(errors, stored.params), few]
@@ -141,8 +135,8 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
         text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
     if repeated := doubt_words(errors)[1]:
         text += f"\n{repeated}"
-    elif errors[NO_BETTER] == 1:  # NaN if it was not computed
-        largest = 100 * errors[f"{LARGEST}_error"]
+    elif errors[_result.NO_BETTER] == 1:  # NaN if it was not computed
+        largest = 100 * errors[f"{_result.LARGEST}_error"]
         text += f"\nno better than naming the largest class ({largest:.1f} %)"
     return text
 
@@ -168,8 +162,8 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
     """
     from scanpy import settings
 
-    if dpi is not None and not (isinstance(dpi, Real) and dpi > 0):
-        raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
+    fits = dpi is None or (isinstance(dpi, Real) and dpi > 0)
+    check(fits, f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
         save = own and settings.autosave
     if save is False:

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from anndata import AnnData
 from matplotlib.colors import to_rgb, to_rgba
-from matplotlib.image import AxesImage
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
@@ -104,12 +103,9 @@ class Plane:
         style: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.6", "linewidth": 0.4}
         beneath = {"rasterized": self._image is not None, "zorder": 0.6}
         if self._image is not None:
-            # Unlike `imshow`, this keeps the aspect and the limits of the axes.
-            image = AxesImage(ax, origin="lower", interpolation="bilinear")
-            image.set_data(self._image)
-            image.set_extent((*self.limits[:, 0], *self.limits[:, 1]))
-            image.set(alpha=REGION_ALPHA, rasterized=True, zorder=0.5, clip_path=ax.patch)
-            ax.add_artist(image)
+            look = {"origin": "lower", "interpolation": "bilinear", "alpha": REGION_ALPHA}
+            look |= {"extent": self.limits.T.ravel(), "aspect": ax.get_aspect()}
+            ax.imshow(self._image, rasterized=True, zorder=0.5, **look)
         for path, color in zip(self.paths, self.of_class.values(), strict=False):
             if len(path):
                 if self._image is None:

@@ -180,8 +180,7 @@ def voronoi(
     """
     one, names = is_scalar(color), _listed(color)
     variable = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
-    _check_colors(adata, names, variable)
-    _check_look(legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
+    _check(adata, names, variable, legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
     cmap = color_map(COLOR_MAP if cmap is None else cmap, "cmap")
     ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
     bounds = [_each(name, end, len(names)) for name, end in ends.items()]
@@ -192,21 +191,21 @@ def voronoi(
     result, points = plane.result, plane.points
     is_line = result.embedding.shape[1] == 1
     check(not (contours and is_line), "contours need a map with two components, not 1", "contours")
-    panels = [(i, panel) for i in range(len(names)) for panel in _splits(result, split, one)]
-    titles = [None] * len(panels) if title is None else _listed(title)
-    text = f"title must have one entry for each of the {len(panels)} panels"
-    check(len(titles) == len(panels), text, "title")
-    kinds: list[tuple[Values, ScalarMappable | None]] = []
+    splits = _splits(result, split, one)
+    n_panels = len(names) * len(splits)
+    titles = [None] * n_panels if title is None else _listed(title)
+    text = f"title must have one entry for each of the {n_panels} panels"
+    check(len(titles) == n_panels, text, "title")
+    panels: list[tuple[Values, ScalarMappable | None, str]] = []
     for name, *own in zip(names, *bounds, strict=True):
         values = plane.values(name, **variable)
         if groups is not None:
             values = values.of_groups(_listed(groups), strict=one)
-        is_number = values.colors is None
-        kinds.append((values, ScalarMappable(values.norm(*own), cmap) if is_number else None))
+        scale = ScalarMappable(values.norm(*own), cmap) if values.colors is None else None
+        panels += [(values, scale, panel) for panel in splits]
     dot = float(np.sqrt(size or np.clip(300 / np.sqrt(len(points)), 1, 12)))
-    axes = panel_axes(ax, len(panels), len(panels) if one else ncols)
-    for target, own_title, (i, panel) in zip(axes, titles, panels, strict=True):
-        values, scale = kinds[i]
+    axes = panel_axes(ax, n_panels, n_panels if one else ncols)
+    for target, text, (values, scale, panel) in zip(axes, titles, panels, strict=True):
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         rings = result.unjudged
         if panel == ALL:
@@ -214,7 +213,7 @@ def voronoi(
         default = _axes.panel_title(result, panel, regions) if one and panel != ALL else values.name
         grey, ink = na_color or unlabeled_color(target), plt.rcParams["text.color"]
         set_panel(target, result, plane.limits, frameon=frameon)
-        _axes.write_title(target, own_title, default)
+        _axes.write_title(target, text, default)
         plane.draw(target)
         style: dict[str, Any] = {"size": dot, "alpha": alpha, "grey": grey, "contours": contours}
         draw_cells(target, points, shown, values, scale, rings, **style)
@@ -241,11 +240,9 @@ def voronoi(
     if ax is None and not one:
         _axes.make_room(axes)
     store_colors(adata, result, plane.colors)
-    if return_fig and show is None:
-        show = False
-    drawn = axes if len(axes) > 1 else axes[0]
-    found = finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
-    return axes[0].figure if return_fig and found is not None else found
+    drawn = axes[0].figure if return_fig else axes if len(axes) > 1 else axes[0]
+    show = False if return_fig and show is None else show
+    return finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
 
 
 def regions(
@@ -294,19 +291,21 @@ def regions(
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
-def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, Any]) -> None:
-    """Raise an error for names of wrong types, and for arguments without effect."""
+def _check(
+    adata: AnnData,
+    names: Sequence[Any],
+    variable: Mapping[str, Any],
+    legend_loc: str | None,
+    numbers: Mapping[str, float | None],
+) -> None:
+    """Raise an error for arguments of wrong types and values, and for those without effect."""
     for name in names:
         check_name(name, "color", "one column of obs or one variable", str | None)
     check(names, "color has no entry", "color")
-    if all(name is None or name in adata.obs for name in names):
-        for argument, value in variable.items():
-            text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
-            check(value is None, text, argument)
-
-
-def _check_look(legend_loc: str | None, numbers: Mapping[str, float | None]) -> None:
-    """Raise an error for an unknown place, and for numbers that are not positive."""
+    has_variable = not all(name is None or name in adata.obs for name in names)
+    for argument, value in variable.items():
+        text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
+        check(value is None or has_variable, text, argument)
     for name, number in numbers.items():
         fits = number is None or (isinstance(number, Real) and number > 0)
         check(fits, f"{name} must be a positive number; got {number!r}", name)
