@@ -118,22 +118,21 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     kind = {TRAIN: "training cells", TEST: "held-out", _result.UNUSED: "unused cells:"}[panel]
     if n_unjudged:
         words += f"; hollow: {unjudged_words(errors)}"
-    if stored.held_out == _result.BY_GROUP and panel == (
-        TEST if (result.split == TEST).any() else TRAIN
-    ):
-        errors = stored.errors(_result.BY_GROUP)
-        text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error"
-        kind, few = f"for a new {stored.params['group_key']}", doubt_words(errors)[0]
-        more = [range_words(errors, f"{rule}_error"), group_words(errors, stored.params), few]
-        text += f" {kind} {100 * errors[f'{rule}_error']:.1f} %\n({', '.join(filter(None, more))})"
-    elif panel == TRAIN:
+    by_group = stored.held_out == _result.BY_GROUP
+    by_group = by_group and panel == (TEST if (result.split == TEST).any() else TRAIN)
+    if panel == TRAIN and not by_group:
         return f"{kind} ({words})"
+    errors = stored.errors(_result.BY_GROUP) if by_group else errors
+    groups, (few, repeated) = group_words(errors, stored.params), doubt_words(errors)
+    more = [range_words(errors, f"{rule}_error"), groups] if groups or by_group else []
+    more = [*filter(None, [*more, few])]
+    error = f"{100 * errors[f'{rule}_error']:.1f} %"
+    if by_group:
+        text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error for a new"
+        text += f" {stored.params['group_key']} {error}\n({', '.join(more)})"
     else:
-        groups, few = group_words(errors, stored.params), doubt_words(errors)[0]
-        more = [range_words(errors, f"{rule}_error"), groups] if groups else []
-        words = ", ".join(filter(None, [words, *more, few]))
-        text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
-    if repeated := doubt_words(errors)[1]:
+        text = f"{kind} {name} error {error} ({', '.join([words, *more])})"
+    if repeated:
         text += f"\n{repeated}"
     elif errors[_result.NO_BETTER] == 1:  # NaN if it was not computed
         largest = 100 * errors[f"{_result.LARGEST}_error"]

@@ -17,6 +17,7 @@ from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, color_predictions, colors_key, label_categories
 
+COLOR_MAP = "viridis"  # of numbers; perceptually uniform, and the same for colour-blind people
 Palette: TypeAlias = "str | Colormap | Sequence[str] | Cycler[Any, Any] | Mapping[str, str]"
 
 DISTINCT = """

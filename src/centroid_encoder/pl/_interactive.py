@@ -12,14 +12,13 @@ from anndata.utils import make_index_unique
 from matplotlib.figure import Figure
 
 from centroid_encoder.errors import check, check_name
-from centroid_encoder.pl._colors import Palette, store_colors
+from centroid_encoder.pl._colors import COLOR_MAP, Palette, store_colors
 from centroid_encoder.pl._regions import Drawn, Plane
 from centroid_encoder.tl._result import obs_key
 
 if TYPE_CHECKING:
     from jscatter import Scatter
 
-COLOR_MAP = "viridis"
 PIXELS = 800
 """Width and height of the picture of the regions."""
 NO_VALUE = "#b0b0b0"
@@ -78,7 +77,6 @@ def interactive(
     plane = Plane(adata, key, regions, palette, [color])
     values = plane.values(color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols)
     points, embedded = plane.points, plane.result.embedded
-    (x_min, y_min), (x_max, y_max) = plane.limits.tolist()
     # Names of columns of the user come first, and are not changed.
     given = [values.name, "cell", "predicted class", "confidence", "place 1", "place 2"]
     shown, cell, predicted, confidence, x, y = make_index_unique(pd.Index(given), join=" ")
@@ -94,7 +92,8 @@ def interactive(
     cells[confidence] = adata.obs[obs_key(key, "confidence")].round(3)
     is_drawn = embedded if values.colors is not None else embedded & values.known
     scatter = Scatter(x, y, data=cells[is_drawn], data_use_index=True, width=height, height=height)
-    scatter.x(scale=(x_min, x_max)).y(scale=(y_min, y_max)).axes(False)
+    x_limits, y_limits = map(tuple, plane.limits.T.tolist())
+    scatter.x(scale=x_limits).y(scale=y_limits).axes(False)
     scatter.color(by=shown, map=color_map).legend(True)
     scatter.tooltip(True, properties=[cell, shown, predicted, confidence], histograms=False)
     if regions is not None:

@@ -16,9 +16,8 @@ from matplotlib.transforms import BboxBase
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.pl._values import Values
+from centroid_encoder.pl._values import MAX_CATEGORIES, Values
 
-MAX_ENTRIES = 100  # classes in a legend; the colours of more cannot be distinguished
 MAX_ROWS = 25  # rows of a legend, before another column is added
 MAX_INSIDE = 12  # entries of a legend within a panel; more would cover it
 N_STEPS = 200  # in which names are moved apart
@@ -58,12 +57,12 @@ def legends(
 
 
 def _dots(colors: Mapping[object, str], marker: str) -> list[Line2D]:
-    """Return the entries of the first `MAX_ENTRIES` names, and one with the number of others."""
+    """Return the entries of up to `MAX_CATEGORIES` names, and one with the number of others."""
     dots = []
-    for name, color in list(colors.items())[:MAX_ENTRIES]:
+    for name, color in list(colors.items())[:MAX_CATEGORIES]:
         face, edge = (color, "none") if marker == "o" else (to_rgba(color, REGION_ALPHA), color)
         dots.append(_dot(name, face, edge, marker))
-    more = len(colors) - MAX_ENTRIES
+    more = len(colors) - MAX_CATEGORIES
     return dots + [_dot(f"… and {more} more", "none")] * (more > 0)
 
 

@@ -16,12 +16,12 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from numpy.typing import NDArray
-from pandas.api.types import is_scalar
+from pandas.api.types import is_list_like
 
 from centroid_encoder.errors import check, check_name
 from centroid_encoder.pl import _axes, _legend
 from centroid_encoder.pl._axes import Save, check_save, finish, panel_axes, set_panel
-from centroid_encoder.pl._colors import Palette, color_map, store_colors, unlabeled_color
+from centroid_encoder.pl._colors import COLOR_MAP, Palette, color_map, store_colors, unlabeled_color
 from centroid_encoder.pl._points import draw_cells, draw_dots
 from centroid_encoder.pl._regions import Drawn, Plane, Points
 from centroid_encoder.pl._values import Bound, Values
@@ -34,7 +34,6 @@ Split = Literal["train", "test", "unused", "all"]
 SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
 ALL = "all"
-COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
 
 
 def voronoi(
@@ -178,12 +177,14 @@ def voronoi(
     OSError
         If the file cannot be written, for example because its folder is missing.
     """
-    one, names = is_scalar(color), _listed(color)
+    is_grid, names = is_list_like(color), _listed(color)
     variable = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
     _check(adata, names, variable, legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
     cmap = color_map(COLOR_MAP if cmap is None else cmap, "cmap")
-    ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
-    bounds = [_each(name, end, len(names)) for name, end in ends.items()]
+    ends = [_listed(end, len(names)) for end in (vmin, vmax, vcenter)]
+    for argument, end in zip(("vmin", "vmax", "vcenter"), ends, strict=True):
+        text = f"{argument} needs an entry for each of the {len(names)} entries of color"
+        check(len(end) == len(names), text, argument)
     if split is not None:
         check_choice("split", split, Split)
     path = check_save("voronoi", save, dpi, own=ax is None)
@@ -191,26 +192,30 @@ def voronoi(
     result, points = plane.result, plane.points
     is_line = result.embedding.shape[1] == 1
     check(not (contours and is_line), "contours need a map with two components, not 1", "contours")
-    splits = _splits(result, split, one)
+    splits = _splits(result, split, is_grid)
     n_panels = len(names) * len(splits)
     titles = [None] * n_panels if title is None else _listed(title)
     text = f"title must have one entry for each of the {n_panels} panels"
     check(len(titles) == n_panels, text, "title")
     panels: list[tuple[Values, ScalarMappable | None, str]] = []
-    for name, *own in zip(names, *bounds, strict=True):
+    for name, low, high, middle in zip(names, *ends, strict=True):
         values = plane.values(name, **variable)
         if groups is not None:
-            values = values.of_groups(_listed(groups), strict=one)
-        scale = ScalarMappable(values.norm(*own), cmap) if values.colors is None else None
+            values = values.of_groups(_listed(groups), strict=not is_grid)
+        scale = (
+            ScalarMappable(values.norm(low, high, middle), cmap) if values.colors is None else None
+        )
         panels += [(values, scale, panel) for panel in splits]
     dot = float(np.sqrt(size or np.clip(300 / np.sqrt(len(points)), 1, 12)))
-    axes = panel_axes(ax, n_panels, n_panels if one else ncols)
+    axes = panel_axes(ax, n_panels, ncols if is_grid else n_panels)
     for target, text, (values, scale, panel) in zip(axes, titles, panels, strict=True):
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         rings = result.unjudged
         if panel == ALL:
             shown, rings = result.embedded, rings | (result.split == _result.TEST).to_numpy()
-        default = _axes.panel_title(result, panel, regions) if one and panel != ALL else values.name
+        default = values.name
+        if not is_grid and panel != ALL:
+            default = _axes.panel_title(result, panel, regions)
         grey, ink = na_color or unlabeled_color(target), plt.rcParams["text.color"]
         set_panel(target, result, plane.limits, frameon=frameon)
         _axes.write_title(target, text, default)
@@ -225,7 +230,7 @@ def voronoi(
             _legend.legend_on_data(
                 target, *on_data, size=legend_fontsize, outline=legend_fontoutline
             )
-        if one and target is not axes[-1]:
+        if not is_grid and target is not axes[-1]:
             continue  # The last panel has the legend of all.
         if scale is not None:
             _legend.color_bar(target, values.name, scale)
@@ -233,11 +238,11 @@ def voronoi(
         has_rings = panel == ALL and scale is None and not contours
         if has_rings and (rings & shown & values.known).any():
             marks = {"held out": "0.5", **marks}
-        has_regions = one and plane.paths and values.name != result.label_key
+        has_regions = not is_grid and plane.paths and values.name != result.label_key
         of_regions = plane.of_class if has_regions else {}
         look: dict[str, Any] = {"loc": legend_loc, "size": legend_fontsize}
         _legend.legends(target, values, (result.label_key, of_regions), marks, grey, **look)
-    if ax is None and not one:
+    if ax is None and is_grid:
         _axes.make_room(axes)
     store_colors(adata, result, plane.colors)
     drawn = axes[0].figure if return_fig else axes if len(axes) > 1 else axes[0]
@@ -314,9 +319,9 @@ def _check(
     check(legend_loc in (None, "none", *places), text, "legend_loc")
 
 
-def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
+def _splits(result: Result, split: Split | None, is_grid: bool) -> list[str]:
     """Return the splits that have a panel."""
-    wanted = [split] if split else SPLITS if one else [ALL]
+    wanted = [split] if split else [ALL] if is_grid else SPLITS
     found = [panel for panel in wanted if panel == ALL or (result.split == panel).any()]
     there = ", ".join(result.split.dropna().unique())
     text = f"nothing to draw: no cell is in the split {split or ' or '.join(SPLITS)}"
@@ -324,17 +329,9 @@ def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
     return found
 
 
-def _listed(value: Any) -> list[Any]:
-    """Return the entries of a list, or one value as a list."""
-    return [value] if is_scalar(value) else list(value)
-
-
-def _each(name: str, end: Bound | Sequence[Bound], n: int) -> list[Bound]:
-    """Return an end of the scale for each of the n entries of `color`."""
-    if isinstance(end, str) or not isinstance(end, Sequence):
-        return [end] * n
-    check(len(end) == n, f"{name} needs an entry for each of the {n} entries of color", name)
-    return list(end)
+def _listed(value: Any, n: int = 1) -> list[Any]:
+    """Return the entries of a list, or n times one value."""
+    return list(value) if is_list_like(value) else [value] * n
 
 
 def _names_on_data(
