@@ -172,7 +172,7 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
         folder = Path(settings.figdir)
         folder.mkdir(parents=True, exist_ok=True)
         save = folder / f"{name}{settings.plot_suffix}.{settings.file_format_figs}"
-    return check_target(Path(save).expanduser(), *(f".{ending}" for ending in FORMATS))
+    return check_target(Path(save).expanduser(), *(f".{ending}" for ending in sorted(FORMATS)))
 
 
 def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) -> None:

@@ -13,7 +13,7 @@ from cycler import Cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError, InputTypeError, check
+from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, color_predictions, colors_key, label_categories
 
@@ -51,8 +51,8 @@ def label_colors(
     if palette is None:
         colors = _stored(adata, label_key, n) or default_palette(n)
     elif isinstance(palette, Mapping):
-        if absent := [str(name) for name in categories if name not in palette]:
-            raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
+        absent = [str(name) for name in categories if name not in palette]
+        check(not absent, f"palette has no colour for {', '.join(absent)}", "palette")
         colors = [palette[name] for name in categories]
     elif isinstance(palette, str | Colormap):
         colormap = color_map(palette, "palette")
@@ -67,8 +67,8 @@ def label_colors(
         text = "palette must be a colour map, a list or dict of colours, or a cycler; got"
         raise InputTypeError(f"{text} {type(palette).__name__}", "palette")
     check(len(colors) >= n, f"palette has {len(colors)} colours for {n} classes", "palette")
-    if wrong := [color for color in colors if not is_color_like(color)]:
-        raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
+    for color in colors:
+        check(is_color_like(color), f"palette holds {color!r}, which is no colour", "palette")
     return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
 
 

@@ -15,7 +15,7 @@ from matplotlib.colors import Normalize, TwoSlopeNorm
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from centroid_encoder.errors import InputError, MissingKeyError, check
+from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
@@ -114,21 +114,19 @@ def read_values(
         return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)
     source = variable_source(adata, layer=layer, use_raw=use_raw)
     names, where = source.var_names, "var_names" if gene_symbols is None else gene_symbols
+    where = where if source is adata else f"raw.{where}"
     if gene_symbols is not None:
         if gene_symbols not in source.var:
             text = f"var has no column {gene_symbols!r}{near_matches(gene_symbols, source.var)}"
             raise MissingKeyError(text, "gene_symbols")
         names = pd.Index(source.var[gene_symbols].astype(str))
-    where = where if source is adata else f"raw.{where}"
     places = np.flatnonzero(names == name)
     if not len(places):
         known = [*map(str, adata.obs.columns), *map(str, names)]
         text = f"neither obs nor {where} has {name!r}{near_matches(name, known)}"
         raise MissingKeyError(text, "color")
-    if len(places) > 1:
-        text = f"{where} has {name!r} {len(places)} times"
-        text += "; call adata.var_names_make_unique() first" if gene_symbols is None else ""
-        raise InputError(text, "color")
+    advice = "" if gene_symbols else "; call adata.var_names_make_unique() first"
+    check(len(places) == 1, f"{where} has {name!r} {len(places)} times{advice}", "color")
     # With an integer index, only one column of a matrix on disk is read.
     values = (source.X if layer is None else source.layers[layer])[:, int(places[0])]
     values = values.toarray() if hasattr(values, "toarray") else values
@@ -142,8 +140,8 @@ def variable_source(
 
     With a `layer` or ``use_raw=False`` it is `adata`.
     """
-    if use_raw and adata.raw is None:
-        raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
+    text = "use_raw=True needs adata.raw, and there is none"
+    check(not use_raw or adata.raw is not None, text, "use_raw")
     check(not use_raw or layer is None, "use_raw and layer exclude each other", "use_raw")
     if layer is not None and layer not in adata.layers:
         text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
