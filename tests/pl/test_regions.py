@@ -64,3 +64,12 @@ def test_regions_of_a_decoder_are_its_decisions(embed, n_components):
     for code, patch in zip(classes, ax.patches, strict=False):
         found[patch.get_path().contains_points(places)] = code
     assert (found == decided).mean() > 0.98
+
+
+def test_regions_have_the_limits_of_a_panel_of_ingested_cells(embed):
+    reference = embed(4)
+    query = reference[reference.obs["cell_type"] == "type 1"].copy()
+    query.uns.clear()
+    ce.tl.ingest(query, reference, progress=False)
+    panel, regions = ce.pl.voronoi(query, show=False), ce.pl.regions(query)
+    assert (regions.get_xlim(), regions.get_ylim()) == (panel.get_xlim(), panel.get_ylim())

@@ -146,13 +146,12 @@ def from_arrays(
                 n_inputs += (len(knots) - 1) * knots.shape[1]
             if n_inputs != network.shape["n_inputs"]:
                 raise ValueError(f"{n_inputs} inputs for a network of {network.shape}")
-            layout, extra = Layout(arrays["centers"]), arrays.keys() & LATER
-            # The first files have no discriminant analysis: it has no axes, and no weight.
-            linear, means, voice = (
-                (arrays[name] for name in LATER)
-                if extra
-                else (np.zeros((0, axes.shape[2])), np.zeros((len(layout.positions), 0)), [0.0])
-            )
+            layout = Layout(arrays["centers"])
+            # The first files have no discriminant analysis.
+            no_axes = np.zeros((0, axes.shape[2]), np.float32)
+            none: Any = no_axes, np.zeros((len(layout.positions), 0)), np.zeros(1)
+            is_known = bool(arrays.keys() & set(LATER))
+            linear, means, voice = (arrays[name] for name in LATER) if is_known else none
             names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
             targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
             analysis, odds = Discriminant(linear, means), (float(sharpness[0]), float(voice[0]))

@@ -14,19 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
-from centroid_encoder.tl._result import (
-    BY_GROUP,
-    LARGEST,
-    NO_BETTER,
-    QUERY,
-    TEST,
-    TRAIN,
-    UNUSED,
-    Result,
-)
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._result import QUERY, TEST, TRAIN, Result
 from centroid_encoder.tl._summary import doubt_words, group_words, range_words, unjudged_words
 
 T = TypeVar("T")
@@ -58,13 +50,10 @@ def panel_axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int) 
     """Return the axes given, or rows of new ones."""
     if ax is None:
         n_rows, n_columns = -(-n_panels // n_columns), min(n_columns, n_panels)
-        gap = 2.2 * plt.rcParams["font.size"] / 72
-        size = n_columns * PANEL + (n_columns - 1) * gap, n_rows * PANEL
-        space = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / PANEL, "hspace": 0}
-        figure = plt.figure(figsize=size)
-        made = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=space).ravel().tolist()
+        made = plt.figure().subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
         for spare in made[n_panels:]:
             spare.remove()
+        _set_gaps(made[0], 2.2 * plt.rcParams["font.size"] / 72, 0)
         return made[:n_panels]
     axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
@@ -73,18 +62,21 @@ def panel_axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_columns: int) 
     return axes
 
 
-def arrange(axes: list[Any], n_columns: int) -> None:
+def make_room(axes: list[Any]) -> None:
     """Move panels apart, so that each has room for its legend; `finish` enlarges the figure."""
     figure = axes[0].figure
     figure.draw_without_rendering()
-    inner = np.array([ax.get_window_extent().extents for ax in axes])
-    outer = np.array([ax.get_tightbbox().extents for ax in axes])
-    left, bottom, right, top = (np.abs(outer - inner) / figure.dpi).max(axis=0)
-    step = np.array([left + PANEL + right + GAP, -(bottom + PANEL + top + GAP)])
-    for i, ax in enumerate(axes):
-        place = np.divmod(i, n_columns)[::-1] * step
-        size = figure.get_size_inches()
-        ax.set_position((*(place / size), *(PANEL / size)))
+    beyond = [ax.get_tightbbox().extents - ax.get_window_extent().extents for ax in axes]
+    left, bottom, right, top = np.abs(beyond).max(axis=0) / figure.dpi
+    _set_gaps(axes[0], left + right + GAP, bottom + top + GAP)
+
+
+def _set_gaps(ax: Any, width: float, height: float) -> None:
+    """Set the gaps between the panels of a grid in inches; its figure is as large as they are."""
+    grid = ax.get_subplotspec().get_gridspec()
+    size = np.add((width, height), PANEL) * (grid.ncols, grid.nrows) - (width, height)
+    ax.figure.set_size_inches(size)
+    grid.update(left=0, right=1, bottom=0, top=1, wspace=width / PANEL, hspace=height / PANEL)
 
 
 def set_panel(ax: Any, result: Result, limits: Points, *, frameon: bool | None = True) -> None:
@@ -123,26 +115,27 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     if panel == TEST and np.isfinite(errors["panel_error"]):
         text = f"held-out cells ({words})\ncross-validated error of such feature panels"
         return f"{text} {100 * errors['panel_error']:.1f} %"
-    kind = {TRAIN: "training cells", TEST: "held-out", UNUSED: "unused cells:"}[panel]
+    kind = {TRAIN: "training cells", TEST: "held-out", _result.UNUSED: "unused cells:"}[panel]
     if n_unjudged:
         words += f"; hollow: {unjudged_words(errors)}"
-    if stored.held_out == BY_GROUP and panel == (TEST if (result.split == TEST).any() else TRAIN):
-        errors = stored.errors(BY_GROUP)
-        text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error"
-        kind, few = f"for a new {stored.params['group_key']}", doubt_words(errors)[0]
-        more = [range_words(errors, f"{rule}_error"), group_words(errors, stored.params), few]
-        text += f" {kind} {100 * errors[f'{rule}_error']:.1f} %\n({', '.join(filter(None, more))})"
-    elif panel == TRAIN:
+    by_group = stored.held_out == _result.BY_GROUP
+    by_group = by_group and panel == (TEST if (result.split == TEST).any() else TRAIN)
+    if panel == TRAIN and not by_group:
         return f"{kind} ({words})"
+    errors = stored.errors(_result.BY_GROUP) if by_group else errors
+    groups, (few, repeated) = group_words(errors, stored.params), doubt_words(errors)
+    more = [range_words(errors, f"{rule}_error"), groups] if groups or by_group else []
+    more = [*filter(None, [*more, few])]
+    error = f"{100 * errors[f'{rule}_error']:.1f} %"
+    if by_group:
+        text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error for a new"
+        text += f" {stored.params['group_key']} {error}\n({', '.join(more)})"
     else:
-        groups, few = group_words(errors, stored.params), doubt_words(errors)[0]
-        more = [range_words(errors, f"{rule}_error"), groups] if groups else []
-        words = ", ".join(filter(None, [words, *more, few]))
-        text = f"{kind} {name} error {100 * errors[f'{rule}_error']:.1f} % ({words})"
-    if repeated := doubt_words(errors)[1]:
+        text = f"{kind} {name} error {error} ({', '.join([words, *more])})"
+    if repeated:
         text += f"\n{repeated}"
-    elif errors[NO_BETTER] == 1:  # NaN if it was not computed
-        largest = 100 * errors[f"{LARGEST}_error"]
+    elif errors[_result.NO_BETTER] == 1:  # NaN if it was not computed
+        largest = 100 * errors[f"{_result.LARGEST}_error"]
         text += f"\nno better than naming the largest class ({largest:.1f} %)"
     return text
 
@@ -168,8 +161,8 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
     """
     from scanpy import settings
 
-    if dpi is not None and not (isinstance(dpi, Real) and dpi > 0):
-        raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
+    fits = dpi is None or (isinstance(dpi, Real) and dpi > 0)
+    check(fits, f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
         save = own and settings.autosave
     if save is False:
@@ -179,7 +172,7 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
         folder = Path(settings.figdir)
         folder.mkdir(parents=True, exist_ok=True)
         save = folder / f"{name}{settings.plot_suffix}.{settings.file_format_figs}"
-    return check_target(Path(save).expanduser(), *(f".{ending}" for ending in FORMATS))
+    return check_target(Path(save).expanduser(), *(f".{ending}" for ending in sorted(FORMATS)))
 
 
 def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) -> None:

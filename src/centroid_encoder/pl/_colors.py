@@ -13,11 +13,12 @@ from cycler import Cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError, InputTypeError, check
+from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.tables import colors_key
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, color_predictions, label_categories
 
+COLOR_MAP = "viridis"  # of numbers; perceptually uniform, and the same for colour-blind people
 Palette: TypeAlias = "str | Colormap | Sequence[str] | Cycler[Any, Any] | Mapping[str, str]"
 
 DISTINCT = """
@@ -51,13 +52,11 @@ def label_colors(
     if palette is None:
         colors = _stored(adata, label_key, n) or default_palette(n)
     elif isinstance(palette, Mapping):
-        if absent := [str(name) for name in categories if name not in palette]:
-            raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
+        absent = [str(name) for name in categories if name not in palette]
+        check(not absent, f"palette has no colour for {', '.join(absent)}", "palette")
         colors = [palette[name] for name in categories]
     elif isinstance(palette, str | Colormap):
-        if isinstance(palette, str) and palette not in mpl.colormaps:
-            raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
-        colormap = mpl.colormaps[palette] if isinstance(palette, str) else palette
+        colormap = color_map(palette, "palette")
         # A qualitative colour map has few colours, and the first are taken.
         colormap = colormap if colormap.N < 256 else colormap.resampled(n)
         colors = [to_hex(colormap(i)) for i in range(colormap.N)]
@@ -69,9 +68,16 @@ def label_colors(
         text = "palette must be a colour map, a list or dict of colours, or a cycler; got"
         raise InputTypeError(f"{text} {type(palette).__name__}", "palette")
     check(len(colors) >= n, f"palette has {len(colors)} colours for {n} classes", "palette")
-    if wrong := [color for color in colors if not is_color_like(color)]:
-        raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
+    for color in colors:
+        check(is_color_like(color), f"palette holds {color!r}, which is no colour", "palette")
     return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
+
+
+def color_map(given: str | Colormap, parameter: str) -> Colormap:
+    """Return a colour map, which may be given by its name in matplotlib."""
+    fits = isinstance(given, Colormap) or given in mpl.colormaps
+    check(fits, f"{parameter} {given!r} is no matplotlib colour map", parameter)
+    return given if isinstance(given, Colormap) else mpl.colormaps[given]
 
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:

@@ -20,9 +20,9 @@ from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._legend import FEWER_LETTERS, color_bar, shortened
 from centroid_encoder.tables import cv_key
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import StoredCrossValidation, fold_words, own_cells, read_result
 
 Order = Literal["similar", "category"]
 
@@ -96,13 +96,13 @@ def confusion(
 
 def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     """Return (M, M) cells by true and predicted class, the classes, and a title."""
-    stored = StoredCrossValidation.read(adata, key)
+    stored = _result.StoredCrossValidation.read(adata, key)
     if stored is not None:
         # The counts are those of all cells, even if `adata` is a selection of them.
-        own_cells(adata, cv_key(key), stored)
-        table, words = stored.confusion, f"out-of-fold labels, {fold_words(stored)}"
+        _result.own_cells(adata, cv_key(key), stored)
+        table, words = stored.confusion, f"out-of-fold labels, {_result.fold_words(stored)}"
         return table, stored.classes, f"{words}, n = {table.sum():,}"
-    cells, classes = read_held_out(adata, key), read_result(adata, key).classes
+    cells, classes = read_held_out(adata, key), _result.read_result(adata, key).classes
     table = confusion_matrix(cells.own, cells.predicted, labels=range(len(classes)))
     n, n_all = len(cells.own), cells.quality["n"]
     return table, classes, f"{cells.words}, n = {n:,}" + (f" of {n_all:,}" * (n < n_all))

@@ -6,24 +6,19 @@ import base64
 import io
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 from anndata import AnnData
 from anndata.utils import make_index_unique
 from matplotlib.figure import Figure
 
-from centroid_encoder.errors import InputError, check, check_name
-from centroid_encoder.pl import _regions
-from centroid_encoder.pl._colors import Palette, class_colors, store_colors
-from centroid_encoder.pl._regions import Drawn, Points, RegionPatches
-from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.errors import check, check_name
+from centroid_encoder.pl._colors import COLOR_MAP, Palette, store_colors
+from centroid_encoder.pl._regions import Drawn, Plane
 from centroid_encoder.tables import obs_key
-from centroid_encoder.tl import _result
 
 if TYPE_CHECKING:
     from jscatter import Scatter
 
-COLOR_MAP = "viridis"
 PIXELS = 800
 """Width and height of the picture of the regions."""
 NO_VALUE = "#b0b0b0"
@@ -77,24 +72,11 @@ def interactive(
         text = "needs jupyter-scatter: pip install 'centroid-encoder[notebook]'"
         raise ImportError(f"ce.pl.interactive {text}") from error
     check_name(color, "color", "one column of obs or one variable", str | None)
-    result = _result.read_result(adata, key)
     text = "a lasso finds cells by their names, which are not unique here"
     check(adata.obs_names.is_unique, f"{text}; call adata.obs_names_make_unique() first")
-    _regions.check_drawn(result, regions)
-    if result.embedding.shape[1] > 2:
-        raise InputError(f"the map must have two components, not {result.embedding.shape[1]}")
-    by_class = color in (None, result.label_key)
-    colors = class_colors(adata, result, palette if by_class else None)
-    of_class = {name: colors[name] for name in result.classes}
-    values = Values(result.label_key, result.codes, of_class)
-    if color is not None and not by_class:
-        values = read_values(
-            adata, color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols, palette=palette
-        ).checked(result.embedded)
-    points = _regions.plane_points(result.embedding)
-    inside = np.vstack([points, _regions.plane_centers(result.centers)])
-    limits = _regions.panel_limits(inside)
-    (x_min, y_min), (x_max, y_max) = limits.tolist()
+    plane = Plane(adata, key, regions, palette, [color])
+    values = plane.values(color, layer=layer, use_raw=use_raw, gene_symbols=gene_symbols)
+    points, embedded = plane.points, plane.result.embedded
     # Names of columns of the user come first, and are not changed.
     given = [values.name, "cell", "predicted class", "confidence", "place 1", "place 2"]
     shown, cell, predicted, confidence, x, y = make_index_unique(pd.Index(given), join=" ")
@@ -108,24 +90,24 @@ def interactive(
     cells.index = adata.obs_names
     cells[predicted] = adata.obs[obs_key(key, "label")].astype(str)
     cells[confidence] = adata.obs[obs_key(key, "confidence")].round(3)
-    is_drawn = result.embedded if values.colors is not None else result.embedded & values.known
+    is_drawn = embedded if values.colors is not None else embedded & values.known
     scatter = Scatter(x, y, data=cells[is_drawn], data_use_index=True, width=height, height=height)
-    scatter.x(scale=(x_min, x_max)).y(scale=(y_min, y_max)).axes(False)
+    x_limits, y_limits = map(tuple, plane.limits.T.tolist())
+    scatter.x(scale=x_limits).y(scale=y_limits).axes(False)
     scatter.color(by=shown, map=color_map).legend(True)
     scatter.tooltip(True, properties=[cell, shown, predicted, confidence], histograms=False)
     if regions is not None:
-        drawn = RegionPatches(adata, result, regions, limits, list(of_class.values()))
-        scatter.widget.background_image = _picture(drawn, limits)
-    store_colors(adata, result, colors)
+        scatter.widget.background_image = _picture(plane)
+    store_colors(adata, plane.result, plane.colors)
     return scatter
 
 
-def _picture(drawn: RegionPatches, limits: Points) -> str:
+def _picture(plane: Plane) -> str:
     """Return the regions as a PNG in a data URL."""
-    figure = Figure(figsize=(PIXELS / 100, PIXELS / 100))
-    ax = figure.add_axes((0, 0, 1, 1), xlim=limits[:, 0], ylim=limits[:, 1])
+    figure, (x, y) = Figure(figsize=(PIXELS / 100, PIXELS / 100)), plane.limits.T
+    ax = figure.add_axes((0, 0, 1, 1), xlim=x, ylim=y)
     ax.set_axis_off()
-    drawn.draw(ax)
+    plane.draw(ax)
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=100)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -15,11 +15,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import BboxBase
 from numpy.typing import NDArray
 
-from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.pl._values import Values
+from centroid_encoder.pl._values import MAX_CATEGORIES, Values
 
-MAX_ENTRIES = 100  # classes in a legend; the colours of more cannot be distinguished
 MAX_ROWS = 25  # rows of a legend, before another column is added
 MAX_INSIDE = 12  # entries of a legend within a panel; more would cover it
 N_STEPS = 200  # in which names are moved apart
@@ -29,45 +27,42 @@ MOST_LETTERS, FEWER_LETTERS = 50, 25  # in a name, in one column and in several
 def legends(
     ax: Any,
     values: Values,
-    regions: tuple[str, Mapping[object, str]] | None,
+    regions: tuple[str, Mapping[object, str]],
+    marks: Mapping[str, str],
+    grey: str,
     *,
     loc: str | None,
-    marked: bool,
-    rings: bool,
-    grey_color: str | None = None,
-    size: float | str | None = None,
+    size: float | str | None,
 ) -> None:
-    """Add the legends of a panel of `voronoi`; the last one explains circles and rings.
+    """Add the legends of a panel of `voronoi`; the last one explains rings.
 
-    `regions` are the name and the colours of the classes if the points have other colours. `loc` is
-    that of `voronoi`; `size` is the size of the letters, and `grey_color` the colour of cells
-    without a value.
+    `regions` are the name and the colours of the classes if the points have other colours, `marks`
+    the names and colours of rings, and `grey` is the colour of cells without a value. `loc` and
+    `size` are those of `voronoi`.
     """
     if loc is None or loc == "none":
         return
     found: list[tuple[str, list[Line2D]]] = []
     if values.colors and loc != "on data":
-        grey = [_dot(name, grey_color or unlabeled_color(ax)) for name in values.grey]
-        found.append((values.name, [*_dots(values.colors, "o"), *grey]))
-    if regions is not None and loc == "right margin":
+        greys = [_dot(name, grey) for name in values.grey]
+        found.append((values.name, [*_dots(values.colors, "o"), *greys]))
+    if regions[1] and loc == "right margin":
         found.append((regions[0], _dots(regions[1], "s")))
-    marks = [_dot("held out", "none", "0.5")] if rings else []
-    marks += [_dot("misplaced", "none", plt.rcParams["text.color"])] if marked else []
     if not found:
         found.append(("", []))
-    found[-1][1].extend(marks)
+    found[-1][1].extend(_dot(name, "none", color) for name, color in marks.items())
     for title, handles in found:
         if handles:
             _add_legend(ax, title, handles, "lower right" if loc == "on data" else loc, size)
 
 
 def _dots(colors: Mapping[object, str], marker: str) -> list[Line2D]:
-    """Return the entries of the first `MAX_ENTRIES` names, and one with the number of others."""
+    """Return the entries of up to `MAX_CATEGORIES` names, and one with the number of others."""
     dots = []
-    for name, color in list(colors.items())[:MAX_ENTRIES]:
+    for name, color in list(colors.items())[:MAX_CATEGORIES]:
         face, edge = (color, "none") if marker == "o" else (to_rgba(color, REGION_ALPHA), color)
         dots.append(_dot(name, face, edge, marker))
-    more = len(colors) - MAX_ENTRIES
+    more = len(colors) - MAX_CATEGORIES
     return dots + [_dot(f"… and {more} more", "none")] * (more > 0)
 
 

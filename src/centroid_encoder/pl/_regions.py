@@ -1,14 +1,14 @@
-"""Regions of the classes in the plane of an embedding, as paths to draw."""
+"""The plane of a map: places, limits, and the regions of the classes, as paths to draw."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from anndata import AnnData
 from matplotlib.colors import to_rgb, to_rgba
-from matplotlib.image import AxesImage
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from skimage.measure import find_contours
 
 from centroid_encoder import tl
 from centroid_encoder.core.regions import blended_colors, bounding_box, region_image, voronoi_cells
+from centroid_encoder.errors import check
+from centroid_encoder.pl._colors import Palette, class_colors
+from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import Regions, Result
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, UNLABELED, Regions, Result, read_result
 
 Points: TypeAlias = NDArray[np.floating]
 
@@ -52,55 +55,85 @@ def panel_limits(points: Points, *, equal: bool = True) -> Points:
     return limits
 
 
-def check_drawn(result: Result, regions: Drawn | None) -> None:
-    """Raise an InputError if the map has no such regions."""
-    if regions is not None:
-        check_choice("regions", regions, Drawn)
-    if regions != "soft":
-        result.check_regions(regions)
+class Plane:
+    """A map of one or two components: places, limits, colours, and the regions of its classes.
 
-
-def decided_by(result: Result, regions: Drawn | None) -> Regions:
-    """Return the rule whose decisions are drawn, or that of the model without regions."""
-    return result.decided_by if regions is None else "voronoi" if regions == "soft" else regions
-
-
-class RegionPatches:
-    """The regions of the classes within (2, 2) limits; none with more than two components."""
+    An InputError is raised for more components, and for regions that the map does not have. The
+    palette is that of the classes if they are among the `names` that give the cells their colours.
+    """
 
     def __init__(
         self,
         adata: AnnData,
-        result: Result,
+        key: str,
         regions: Drawn | None,
-        limits: Points,
-        colors: Sequence[str],
+        palette: Palette | None,
+        names: Sequence[str | None] = (None,),
     ) -> None:
-        self.colors, self.limits = colors, limits
-        self.image: NDArray[np.floating] | None = None
-        self.paths = class_regions(adata, result, regions, limits)
-        if self.paths and regions == "soft":
-            rgb = np.array([to_rgb(color) for color in colors])
-            self.image = blended_colors(result.centers, rgb, limits)
+        self.adata, self.result, self._palette = adata, read_result(adata, key), palette
+        result, n_components = self.result, self.result.embedding.shape[1]
+        if regions is not None:
+            check_choice("regions", regions, Drawn)
+        self._rule: Regions | None = "voronoi" if regions == "soft" else regions
+        result.check_regions(self._rule)
+        advice = "train with n_components=2, or draw them with sc.pl.embedding"
+        text = f"this figure shows two components, not {n_components}; {advice}"
+        check(n_components <= 2, text)
+        self.points, self.centers = plane_points(result.embedding), plane_centers(result.centers)
+        # The limits include the centers, since a class may have no cell near its center.
+        inside = self.points if result.is_query else np.vstack([self.points, self.centers])
+        self.limits = panel_limits(inside, equal=n_components > 1)
+        has_classes = None in names or result.label_key in names
+        self.colors = class_colors(adata, result, palette if has_classes else None)
+        """Colours of all categories of the labels."""
+        self.of_class = {name: self.colors[name] for name in result.classes}
+        self.paths = class_regions(adata, result, regions, self.limits)
+        self._image: NDArray[np.floating] | None = None
+        if regions == "soft":
+            rgb = np.array([to_rgb(color) for color in self.of_class.values()])
+            self._image = blended_colors(result.centers, rgb, self.limits)
+
+    @property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the cells that lie in the region of another class."""
+        return self.result.misplaced(self._rule or self.result.decided_by)
 
     def draw(self, ax: Any) -> None:
         """Draw the regions beneath all else, without a change of the limits of the axes."""
         style: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.6", "linewidth": 0.4}
-        beneath = {"rasterized": self.image is not None, "zorder": 0.6}
-        if self.image is not None:
-            # Unlike `imshow`, this keeps the aspect and the limits of the axes.
-            image = AxesImage(ax, origin="lower", interpolation="bilinear")
-            image.set_data(self.image)
-            image.set_extent((*self.limits[:, 0], *self.limits[:, 1]))
-            image.set(alpha=REGION_ALPHA, rasterized=True, zorder=0.5, clip_path=ax.patch)
-            ax.add_artist(image)
-        for path, color in zip(self.paths, self.colors, strict=False):
+        beneath = {"rasterized": self._image is not None, "zorder": 0.6}
+        if self._image is not None:
+            look = {"origin": "lower", "interpolation": "bilinear", "alpha": REGION_ALPHA}
+            look |= {"extent": self.limits.T.ravel(), "aspect": ax.get_aspect()}
+            ax.imshow(self._image, rasterized=True, zorder=0.5, **look)
+        for path, color in zip(self.paths, self.of_class.values(), strict=False):
             if len(path):
-                if self.image is None:
+                if self._image is None:
                     # Borders have the colour of the page, which can be light or dark.
                     style = {"facecolor": to_rgba(color, REGION_ALPHA), "linewidth": 1}
                     style["edgecolor"] = ax.get_facecolor()
                 ax.add_patch(PathPatch(path, **style, **beneath))
+
+    def values(self, name: str | None, **variable: Any) -> Values:
+        """Return the classes of the cells, or a column or variable as `read_values` does.
+
+        Categories that are classes, such as predicted ones, have the colours of the classes.
+        """
+        result = self.result
+        if name in (None, result.label_key):
+            grey = []
+            if (result.split == UNLABELED).any():
+                grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
+            if ((result.split == QUERY) & (result.codes < 0)).any():
+                grey.append(UNASSIGNED)
+            return Values(result.label_key, result.codes, self.of_class, grey)
+        values = read_values(self.adata, str(name), **variable, palette=self._palette)
+        text = f"no cell of the map has a value of {name!r}"
+        check((values.known & result.embedded).any(), text, "color")
+        same = {str(one): color for one, color in self.of_class.items()}
+        if self._palette is None and values.colors and {*map(str, values.colors)} <= same.keys():
+            values = replace(values, colors={one: same[str(one)] for one in values.colors})
+        return values
 
 
 def class_regions(

@@ -15,7 +15,7 @@ from matplotlib.colors import Normalize, TwoSlopeNorm
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from centroid_encoder.errors import InputError, MissingKeyError, check
+from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
@@ -41,61 +41,50 @@ class Values:
         """(n_obs,) mask of the cells that are not grey."""
         return np.asarray(np.isfinite(self.values) if self.colors is None else self.values >= 0)
 
-    @property
-    def names(self) -> dict[str, object]:
-        """The categories by their texts."""
-        return {str(name): name for name in self.colors or ()}
+    def of_groups(self, groups: Sequence[object], *, strict: bool) -> Values:
+        """Return the values with grey for the cells of all categories but some.
 
-    def checked(self, drawn: NDArray[np.bool_]) -> Values:
-        """Return the values; raise an InputError if no cell that is drawn has one."""
-        text = f"no cell of the map has a value of {self.name!r}"
-        check((self.known & drawn).any(), text, "color")
-        return self
-
-    def of_groups(self, groups: Sequence[object]) -> Values:
-        """Return the values with grey for the cells of all categories but some."""
-        if self.colors is None:
-            raise InputError(f"groups are categories, but {self.name!r} holds numbers", "groups")
-        names = self.names
-        if absent := [str(name) for name in groups if str(name) not in names]:
-            known = near_matches(absent[0], names)
-            raise InputError(f"{self.name!r} has no category {absent[0]!r}{known}", "groups")
-        wanted = {names[str(group)] for group in groups}
-        kept = {name: color for name, color in self.colors.items() if name in wanted}
-        codes = pd.Index(list(kept)).get_indexer(list(self.colors))
+        If not `strict`, groups of other columns are ignored.
+        """
+        colors, wanted = self.colors or {}, [*map(str, groups)]
+        names = [*map(str, colors)]
+        if strict:
+            text = f"groups are categories, but {self.name!r} holds numbers"
+            check(self.colors is not None or not wanted, text, "groups")
+            for name in wanted:
+                text = f"{self.name!r} has no category {name!r}{near_matches(name, names)}"
+                check(name in names, text, "groups")
+        kept = {name: color for name, color in colors.items() if str(name) in wanted}
+        if not kept:
+            return self
+        codes = pd.Index(list(kept)).get_indexer(list(colors))
         return Values(self.name, np.append(codes, -1)[self.values], kept, ["other", *self.grey])
 
     def norm(self, vmin: Bound = None, vmax: Bound = None, vcenter: Bound = None) -> Normalize:
         """Return the scale of the numbers, by default from the smallest to the largest one."""
         known = self.values[self.known]
-        low, middle, high = given = [_bound(bound, known) for bound in (vmin, vcenter, vmax)]
-        rising = [bound for bound in given if bound is not None]
-        if rising != sorted(rising) or (middle is not None and len(set(rising)) < len(rising)):
-            text = f"vmin, vcenter and vmax must rise; got {vmin}, {vcenter} and {vmax}"
-            raise InputError(text, "vmin")
+        low, middle, high = ends = [_end(bound, known) for bound in (vmin, vcenter, vmax)]
+        given = [end for end in ends if end is not None]
+        rises = given == sorted(given) and (middle is None or len({*given}) == len(given))
+        text = f"vmin, vcenter and vmax must rise; got {vmin}, {vcenter} and {vmax}"
+        check(rises, text, "vmin")
+        norm = Normalize(low, high) if middle is None else TwoSlopeNorm(middle, low, high)
         # An end that is not given is beyond those that are.
-        low = min([known.min(), *rising]) if low is None else low
-        high = max([known.max(), *rising]) if high is None else high
-        if middle is None:
-            return Normalize(low, high)
-        width = max(high - low, 1e-9)
-        return TwoSlopeNorm(
-            middle, min(low, middle - 1e-3 * width), max(high, middle + 1e-3 * width)
-        )
+        norm.autoscale_None(np.append(known, given))
+        return norm
 
 
-def _bound(bound: Bound, values: NDArray[np.floating]) -> float | None:
+def _end(bound: Bound, values: NDArray[np.floating]) -> float | None:
     """Return an end of a scale, which may be a percentile such as "p99", or a function."""
     if isinstance(bound, str) and re.fullmatch(r"p(100|\d\d?(\.\d+)?)", bound):
         return float(np.percentile(values, float(bound[1:])))
-    if bound is None or isinstance(bound, Real):
-        return None if bound is None else float(bound)
     if callable(bound):
         return float(bound(values))
-    raise InputError(
-        f"an end of the scale must be a number, a text such as 'p99' or a function; got {bound!r}",
-        "vmin",
-    )
+    if isinstance(bound, Real):
+        return float(bound)
+    text = "an end of the scale must be a number, a text such as 'p99' or a function"
+    check(bound is None, f"{text}; got {bound!r}", "vmin")
+    return None
 
 
 def read_values(
@@ -125,21 +114,19 @@ def read_values(
         return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)
     source = variable_source(adata, layer=layer, use_raw=use_raw)
     names, where = source.var_names, "var_names" if gene_symbols is None else gene_symbols
+    where = where if source is adata else f"raw.{where}"
     if gene_symbols is not None:
         if gene_symbols not in source.var:
             text = f"var has no column {gene_symbols!r}{near_matches(gene_symbols, source.var)}"
             raise MissingKeyError(text, "gene_symbols")
         names = pd.Index(source.var[gene_symbols].astype(str))
-    where = where if source is adata else f"raw.{where}"
     places = np.flatnonzero(names == name)
     if not len(places):
         known = [*map(str, adata.obs.columns), *map(str, names)]
         text = f"neither obs nor {where} has {name!r}{near_matches(name, known)}"
         raise MissingKeyError(text, "color")
-    if len(places) > 1:
-        text = f"{where} has {name!r} {len(places)} times"
-        text += "; call adata.var_names_make_unique() first" if gene_symbols is None else ""
-        raise InputError(text, "color")
+    advice = "" if gene_symbols else "; call adata.var_names_make_unique() first"
+    check(len(places) == 1, f"{where} has {name!r} {len(places)} times{advice}", "color")
     # With an integer index, only one column of a matrix on disk is read.
     values = (source.X if layer is None else source.layers[layer])[:, int(places[0])]
     values = values.toarray() if hasattr(values, "toarray") else values
@@ -153,8 +140,8 @@ def variable_source(
 
     With a `layer` or ``use_raw=False`` it is `adata`.
     """
-    if use_raw and adata.raw is None:
-        raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
+    text = "use_raw=True needs adata.raw, and there is none"
+    check(not use_raw or adata.raw is not None, text, "use_raw")
     check(not use_raw or layer is None, "use_raw and layer exclude each other", "use_raw")
     if layer is not None and layer not in adata.layers:
         text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, Normalize
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from pandas.api.types import is_scalar
+from numpy.typing import NDArray
+from pandas.api.types import is_list_like
 
-from centroid_encoder.errors import InputError, check, check_name
-from centroid_encoder.pl import _regions
-from centroid_encoder.pl._axes import (
-    Save,
-    arrange,
-    check_save,
-    finish,
-    panel_axes,
-    panel_title,
-    set_panel,
-    write_title,
-)
-from centroid_encoder.pl._colors import Palette, class_colors, store_colors
-from centroid_encoder.pl._legend import color_bar, legend_on_data, legends
-from centroid_encoder.pl._points import Look, draw_cells, draw_circles, medians
-from centroid_encoder.pl._regions import Drawn, RegionPatches
-from centroid_encoder.pl._values import Bound, Values, read_values
+from centroid_encoder.errors import check, check_name
+from centroid_encoder.pl import _axes, _legend
+from centroid_encoder.pl._axes import Save, check_save, finish, panel_axes, set_panel
+from centroid_encoder.pl._colors import COLOR_MAP, Palette, color_map, store_colors, unlabeled_color
+from centroid_encoder.pl._points import draw_cells, draw_dots
+from centroid_encoder.pl._regions import Drawn, Plane, Points
+from centroid_encoder.pl._values import Bound, Values
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import Result
@@ -43,7 +34,6 @@ Split = Literal["train", "test", "unused", "all"]
 SPLITS = _result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY
 """Panels in order; those without cells are not drawn."""
 ALL = "all"
-COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
 
 
 def voronoi(
@@ -187,97 +177,77 @@ def voronoi(
     OSError
         If the file cannot be written, for example because its folder is missing.
     """
-    one = color is None or isinstance(color, str)
-    names: list[Any] = [color] if color is None or isinstance(color, str) else list(color)
-    variable: dict[str, Any] = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
-    _check_colors(adata, names, variable)
-    _check_look(cmap, legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
+    is_grid, names = is_list_like(color), _listed(color)
+    variable = {"layer": layer, "use_raw": use_raw, "gene_symbols": gene_symbols}
+    _check(adata, names, variable, legend_loc, {"size": size, "alpha": alpha, "ncols": ncols})
+    cmap = color_map(COLOR_MAP if cmap is None else cmap, "cmap")
+    ends = [_listed(end, len(names)) for end in (vmin, vmax, vcenter)]
+    for argument, end in zip(("vmin", "vmax", "vcenter"), ends, strict=True):
+        text = f"{argument} needs an entry for each of the {len(names)} entries of color"
+        check(len(end) == len(names), text, argument)
     if split is not None:
         check_choice("split", split, Split)
     path = check_save("voronoi", save, dpi, own=ax is None)
-    result = _result.read_result(adata, key)
-    _regions.check_drawn(result, regions)
-    n_components = result.embedding.shape[1]
-    if contours and n_components == 1:
-        raise InputError("contours need a map with two components, not 1", "contours")
-    advice = "train with n_components=2, or draw them with sc.pl.embedding"
-    check(n_components <= 2, f"this figure shows two components, not {n_components}; {advice}")
-    panels = [(i, panel) for i in range(len(names)) for panel in _splits(result, split, one)]
-    title = [title] if isinstance(title, str) else title
-    text = f"title must have one entry for each of the {len(panels)} panels"
-    check(title is None or len(title) == len(panels), text, "title")
-    by_class = [name in (None, result.label_key) for name in names]
-    colors = class_colors(adata, result, palette if any(by_class) else None)
-    of_class = {name: colors[name] for name in result.classes}
-    wanted: list[Any] = [] if groups is None else [groups] if is_scalar(groups) else list(groups)
-    ends = {"vmin": vmin, "vmax": vmax, "vcenter": vcenter}
-    kinds: list[tuple[Values, Normalize | None]] = []
-    for i, name in enumerate(names):
-        if by_class[i]:
-            values = _class_values(result, of_class)
-        else:
-            values = read_values(adata, name, **variable, palette=palette)
-            values = values.checked(result.embedded)
-            values = values if palette else _like_classes(values, of_class)
-        # In a grid, groups are those of any column.
-        known = wanted if one else [x for x in wanted if str(x) in values.names]
-        values = values.of_groups(known) if known else values
-        is_number = values.colors is None
-        kinds.append((values, values.norm(**_ends(ends, i, len(names))) if is_number else None))
-    points = _regions.plane_points(result.embedding)
-    centers = _regions.plane_centers(result.centers)
-    # The limits include the centers, since a class may have no cell near its center.
-    inside = points if result.is_query else np.vstack([points, centers])
-    limits = _regions.panel_limits(inside, equal=n_components > 1)
-    patches = RegionPatches(adata, result, regions, limits, list(of_class.values()))
-    area = size or float(np.clip(300 / np.sqrt(len(points)), 1, 12))
-    look = Look(area, alpha, cmap or COLOR_MAP, na_color, contours)
-    axes = panel_axes(ax, len(panels), len(panels) if one else ncols)
-    for k, (target, (i, panel)) in enumerate(zip(axes, panels, strict=True)):
-        values, norm = kinds[i]
-        text = panel_title(result, panel, regions) if one and panel != ALL else values.name
-        set_panel(target, result, limits, frameon=frameon)
-        write_title(target, title[k] if title else None, text)
-        patches.draw(target)
+    plane = Plane(adata, key, regions, palette, names)
+    result, points = plane.result, plane.points
+    is_line = result.embedding.shape[1] == 1
+    check(not (contours and is_line), "contours need a map with two components, not 1", "contours")
+    splits = _splits(result, split, is_grid)
+    n_panels = len(names) * len(splits)
+    titles = [None] * n_panels if title is None else _listed(title)
+    text = f"title must have one entry for each of the {n_panels} panels"
+    check(len(titles) == n_panels, text, "title")
+    panels: list[tuple[Values, ScalarMappable | None, str]] = []
+    for name, low, high, middle in zip(names, *ends, strict=True):
+        values = plane.values(name, **variable)
+        if groups is not None:
+            values = values.of_groups(_listed(groups), strict=not is_grid)
+        scale = (
+            ScalarMappable(values.norm(low, high, middle), cmap) if values.colors is None else None
+        )
+        panels += [(values, scale, panel) for panel in splits]
+    dot = float(np.sqrt(size or np.clip(300 / np.sqrt(len(points)), 1, 12)))
+    axes = panel_axes(ax, n_panels, ncols if is_grid else n_panels)
+    for target, text, (values, scale, panel) in zip(axes, titles, panels, strict=True):
         shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
         rings = result.unjudged
         if panel == ALL:
             shown, rings = result.embedded, rings | (result.split == _result.TEST).to_numpy()
-        draw_cells(target, points, shown, values, norm, rings, look)
+        default = values.name
+        if not is_grid and panel != ALL:
+            default = _axes.panel_title(result, panel, regions)
+        grey, ink = na_color or unlabeled_color(target), plt.rcParams["text.color"]
+        set_panel(target, result, plane.limits, frameon=frameon)
+        _axes.write_title(target, text, default)
+        plane.draw(target)
+        style: dict[str, Any] = {"size": dot, "alpha": alpha, "grey": grey, "contours": contours}
+        draw_cells(target, points, shown, values, scale, rings, **style)
         if mark_misplaced:
-            misplaced = result.misplaced(_regions.decided_by(result, regions)) & shown
-            draw_circles(target, points[misplaced], area)
+            style = {"markeredgecolor": ink, "markeredgewidth": 0.8, "zorder": 2.5}
+            draw_dots(target, points[shown & plane.misplaced], dot + 2.5, "none", alpha=1, **style)
         if legend_loc == "on data":
-            middles, named = centers, list(map(str, result.classes))
-            if by_class[i]:
-                there = [name in (values.colors or ()) for name in result.classes]
-                middles, named = centers[there], [named[j] for j in np.flatnonzero(there)]
-            elif values.colors is not None:
-                middles, named = medians(points, shown, values), list(map(str, values.colors))
-            legend_on_data(target, named, middles, size=legend_fontsize, outline=legend_fontoutline)
-        if one and target is not axes[-1]:
+            on_data = _names_on_data(plane, values, shown)
+            _legend.legend_on_data(
+                target, *on_data, size=legend_fontsize, outline=legend_fontoutline
+            )
+        if not is_grid and target is not axes[-1]:
             continue  # The last panel has the legend of all.
-        if norm is not None:
-            color_bar(target, values.name, ScalarMappable(norm, look.cmap))
-        has_rings = panel == ALL and norm is None and not contours
-        legends(
-            target,
-            values,
-            (result.label_key, of_class) if one and not by_class[i] and patches.paths else None,
-            marked=mark_misplaced,
-            rings=has_rings and bool((rings & shown & values.known).any()),
-            grey_color=na_color,
-            loc=legend_loc,
-            size=legend_fontsize,
-        )
-    if ax is None and not one:
-        arrange(axes, ncols)
-    store_colors(adata, result, colors)
-    if return_fig and show is None:
-        show = False
-    drawn = axes if len(axes) > 1 else axes[0]
-    found = finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
-    return axes[0].figure if return_fig and found is not None else found
+        if scale is not None:
+            _legend.color_bar(target, values.name, scale)
+        marks = {"misplaced": ink} if mark_misplaced else {}
+        has_rings = panel == ALL and scale is None and not contours
+        if has_rings and (rings & shown & values.known).any():
+            marks = {"held out": "0.5", **marks}
+        has_regions = not is_grid and plane.paths and values.name != result.label_key
+        of_regions = plane.of_class if has_regions else {}
+        look: dict[str, Any] = {"loc": legend_loc, "size": legend_fontsize}
+        _legend.legends(target, values, (result.label_key, of_regions), marks, grey, **look)
+    if ax is None and is_grid:
+        _axes.make_room(axes)
+    store_colors(adata, result, plane.colors)
+    drawn = axes[0].figure if return_fig else axes if len(axes) > 1 else axes[0]
+    show = False if return_fig and show is None else show
+    return finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
 
 
 def regions(
@@ -316,48 +286,42 @@ def regions(
         As in `voronoi`.
     """
     path = check_save("regions", save, dpi, own=ax is None)
-    result = _result.read_result(adata, key)
-    _regions.check_drawn(result, regions)
-    if result.embedding.shape[1] != 2:
-        raise InputError(f"regions need two components, not {result.embedding.shape[1]}")
-    colors = class_colors(adata, result, palette)
-    limits = _regions.panel_limits(np.vstack([result.embedding, result.centers]))
+    plane = Plane(adata, key, regions, palette)
+    n_components = plane.result.embedding.shape[1]
+    check(n_components == 2, f"regions need two components, not {n_components}")
     target: Any = panel_axes(ax, 1, 1)[0]
-    set_panel(target, result, limits)
-    of_class = [colors[name] for name in result.classes]
-    RegionPatches(adata, result, regions, limits, of_class).draw(target)
-    store_colors(adata, result, colors)
+    set_panel(target, plane.result, plane.limits)
+    plane.draw(target)
+    store_colors(adata, plane.result, plane.colors)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
-def _check_colors(adata: AnnData, names: Sequence[Any], variable: Mapping[str, Any]) -> None:
-    """Raise an error for names of wrong types, and for arguments without effect."""
+def _check(
+    adata: AnnData,
+    names: Sequence[Any],
+    variable: Mapping[str, Any],
+    legend_loc: str | None,
+    numbers: Mapping[str, float | None],
+) -> None:
+    """Raise an error for arguments of wrong types and values, and for those without effect."""
     for name in names:
         check_name(name, "color", "one column of obs or one variable", str | None)
     check(names, "color has no entry", "color")
-    if all(name is None or name in adata.obs for name in names):
-        for argument, value in variable.items():
-            text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
-            check(value is None, text, argument)
-
-
-def _check_look(
-    cmap: str | Colormap | None, legend_loc: str | None, numbers: Mapping[str, float | None]
-) -> None:
-    """Raise an error for unknown colour maps and places, and for numbers that are not positive."""
-    if cmap is not None and not isinstance(cmap, Colormap) and cmap not in mpl.colormaps:
-        raise InputError(f"cmap {cmap!r} is no matplotlib colour map", "cmap")
+    has_variable = not all(name is None or name in adata.obs for name in names)
+    for argument, value in variable.items():
+        text = f"{argument} has no effect unless color is a variable; got {names[0]!r}"
+        check(value is None or has_variable, text, argument)
     for name, number in numbers.items():
-        if number is not None and not (isinstance(number, Real) and number > 0):
-            raise InputError(f"{name} must be a positive number; got {number!r}", name)
+        fits = number is None or (isinstance(number, Real) and number > 0)
+        check(fits, f"{name} must be a positive number; got {number!r}", name)
     places = ("right margin", "on data", *Legend.codes)
     text = f"legend_loc must be None or one of {', '.join(places)}; got {legend_loc!r}"
     check(legend_loc in (None, "none", *places), text, "legend_loc")
 
 
-def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
+def _splits(result: Result, split: Split | None, is_grid: bool) -> list[str]:
     """Return the splits that have a panel."""
-    wanted = [split] if split else SPLITS if one else [ALL]
+    wanted = [split] if split else [ALL] if is_grid else SPLITS
     found = [panel for panel in wanted if panel == ALL or (result.split == panel).any()]
     there = ", ".join(result.split.dropna().unique())
     text = f"nothing to draw: no cell is in the split {split or ' or '.join(SPLITS)}"
@@ -365,30 +329,19 @@ def _splits(result: Result, split: Split | None, one: bool) -> list[str]:
     return found
 
 
-def _class_values(result: Result, of_class: dict[object, str]) -> Values:
-    """Return the class of each cell as values."""
-    grey = []
-    if (result.split == _result.UNLABELED).any():
-        grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
-    if ((result.split == _result.QUERY) & (result.codes < 0)).any():
-        grey.append(_result.UNASSIGNED)
-    return Values(result.label_key, result.codes, of_class, grey)
+def _listed(value: Any, n: int = 1) -> list[Any]:
+    """Return the entries of a list, or n times one value."""
+    return list(value) if is_list_like(value) else [value] * n
 
 
-def _like_classes(values: Values, of_class: Mapping[object, str]) -> Values:
-    """Give categories that are classes, such as predicted ones, the colours of the classes."""
-    same = {str(name): color for name, color in of_class.items()}
-    if not values.names or not values.names.keys() <= same.keys():
-        return values
-    return replace(values, colors={name: same[text] for text, name in values.names.items()})
-
-
-def _ends(ends: Mapping[str, Any], i: int, n: int) -> dict[str, Bound]:
-    """Return the ends of the scale of entry i of n, from single ends or lists."""
-    found = {}
-    for name, end in ends.items():
-        is_list = isinstance(end, Sequence) and not isinstance(end, str)
-        if is_list and len(end) != n:
-            raise InputError(f"{name} needs an entry for each of the {n} entries of color", name)
-        found[name] = end[i] if is_list else end
-    return found
+def _names_on_data(
+    plane: Plane, values: Values, shown: NDArray[np.bool_]
+) -> tuple[list[str], Points]:
+    """Return names and their (n, 2) places: the centers of classes, the middles of categories."""
+    names = values.colors or plane.of_class
+    if values.colors is None or values.name == plane.result.label_key:
+        places = plane.centers[[name in names for name in plane.of_class]]
+    else:
+        middles = pd.DataFrame(plane.points[shown]).groupby(values.values[shown]).median()
+        places = middles.reindex(range(len(names))).to_numpy()
+    return [*map(str, names)], places
