@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rgb
 
 from centroid_encoder.errors import InputError, InputTypeError, check
-from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, color_predictions, colors_key, label_categories
 
 Palette: TypeAlias = "str | Colormap | Sequence[str] | Cycler[Any, Any] | Mapping[str, str]"

@@ -19,8 +19,8 @@ from sklearn.metrics import confusion_matrix
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._legend import FEWER_LETTERS, color_bar, shortened
+from centroid_encoder.tl._check import check_choice
 from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import (
     StoredCrossValidation,
     cv_key,

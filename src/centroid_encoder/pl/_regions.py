@@ -17,7 +17,7 @@ from skimage.measure import find_contours
 
 from centroid_encoder import tl
 from centroid_encoder.core.regions import blended_colors, bounding_box, region_image, voronoi_cells
-from centroid_encoder.tl._read import check_choice
+from centroid_encoder.tl._check import check_choice
 from centroid_encoder.tl._result import Regions, Result
 
 Points: TypeAlias = NDArray[np.floating]

@@ -35,7 +35,7 @@ from centroid_encoder.pl._points import Look, draw_cells, draw_circles, medians
 from centroid_encoder.pl._regions import Drawn, RegionPatches
 from centroid_encoder.pl._values import Bound, Values, read_values
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._read import check_choice
+from centroid_encoder.tl._check import check_choice
 from centroid_encoder.tl._result import Result
 
 Split = Literal["train", "test", "unused", "all"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 import os
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,20 +12,22 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _read, _result
-from centroid_encoder.tl._matrix import LazyMatrix, in_memory
-from centroid_encoder.tl._new_cells import (
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._cells import (
     MAX_MISSING,
     NewCells,
     Placed,
+    Source,
     placed_chunks,
     read_new_cells,
 )
-from centroid_encoder.tl._read import logger
+from centroid_encoder.tl._check import check_choice, logger
+from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._reference import Reference, check_space, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
@@ -35,6 +36,13 @@ SHIFTED = 0.5
 """Lower quartile of the novelty of a query above which it counts as shifted as a whole."""
 LEAST_CELLS = 20
 """Least number of cells for a warning that they are shifted."""
+SHIFT = (
+    "the query is shifted as a whole: three in four of its cells are more novel than {:.0%} of the "
+    "training cells. The reason may be another protocol, depth or normalisation, or cells of kinds "
+    "that the map lacks: labels and novelty are less reliable. Check that the query was normalised "
+    "like the training cells; to remove the difference of batches, integrate both before training "
+    "(Harmony, scVI, scANVI)"
+)
 
 
 @from_job
@@ -190,35 +198,34 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # `from_job` uses them.
-    _read.check_choice("missing", missing, MissingFeatures)
+    check_choice("missing", missing, MissingFeatures)
     text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
     check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
-    shares = {"max_missing": max_missing, "min_confidence": min_confidence}
-    for name, share in (shares | {"max_novelty": max_novelty}).items():
-        if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-            raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
+    limits = {"min_confidence": min_confidence, "max_novelty": max_novelty}
+    for name, share in {"max_missing": max_missing, **limits}.items():
+        fits = np.ndim(share) == 0 and are_shares(share)
+        check(fits, f"{name} must be a number in [0, 1]; got {share!r}", name)
     key_added = _result.plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     known = read_reference(reference, key, device)
-    if max_novelty < 1 and known.model.fitted_map.novelty is None:
-        text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
-        raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
+    text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call its"
+    fits = max_novelty == 1 or known.model.fitted_map.novelty is not None
+    check(fits, f"{text} fit_novelty", "max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    source: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
-    if source == {"use_rep": None, "layer": None, "use_raw": False}:
-        source = dict(known.source)
+    source = Source(use_rep, layer, use_raw)
+    if source == Source():
+        source = known.source or source
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, known.model, source, allowed)
     is_named = cells.names is not None and hasattr(known.model, "feature_names_in_")
-    if known.source and source["use_rep"] not in (None, "X") and not is_named:
-        check_space(adata, source["use_rep"], known, is_chosen=use_rep is not None)
+    if known.source and source.is_rep and not is_named:
+        check_space(adata, str(source.use_rep), known, is_chosen=use_rep is not None)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    limits = float(min_confidence), float(max_novelty)
-    return Ingestion(cells, key_added, notices, known, missing, *limits)
+    return Ingestion(cells, key_added, notices, known, missing, *map(float, limits.values()))
 
 
 @dataclass(eq=False)
@@ -270,10 +277,12 @@ class Ingestion(Job):
         classes = pd.Index(model.classes_.tolist())
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
-            text = f"{n_unusable} cells are unassigned: they lack more of the map's features than"
-            text = f"{text} max_missing={self._cells.max_missing} allows, or have no value"
-            if self._missing == "drop":
-                text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
+            text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
+            if self._missing != "drop":
+                text = (
+                    f"{n_unusable} cells are unassigned: they lack more of the map's features than "
+                    f"max_missing={self._cells.max_missing} allows, or have no value"
+                )
             self.notices.append(text)
         assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
@@ -281,20 +290,7 @@ class Ingestion(Job):
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
-        index, used = self._cells.index, model.feature_weights_ > 0
-        reference = {"label_key": known.label_key, **known.source}
-        params: dict[str, Any] = {
-            "ingested_from": self.origin,
-            "label_key": _result.obs_key(key, "label"),
-            "missing": self._missing,
-            "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
-            "min_confidence": self._min_confidence,
-            "max_novelty": self._max_novelty,
-            **{f"reference_{name}": str(value) for name, value in reference.items() if value},
-        }
-        if self._missing == "estimate":
-            params["max_missing"] = self._cells.max_missing
-        colors = known.colors
+        params, colors = self._params(), known.colors
         doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
             label = label.add_categories([_result.UNASSIGNED]).fillna(_result.UNASSIGNED)
@@ -303,28 +299,38 @@ class Ingestion(Job):
         if len(finite := novelty[np.isfinite(novelty)]):
             quartile = params["novelty_quartile"] = float(np.quantile(finite, 0.25))
             if len(finite) >= LEAST_CELLS and quartile > SHIFTED:
-                self.notices.append(
-                    "the query is shifted as a whole: three in four of its cells are more novel "
-                    f"than {quartile:.0%} of the training cells. The reason may be another "
-                    "protocol, depth or normalisation, or cells of kinds that the map lacks: "
-                    "labels and novelty are less reliable. Check that the query was normalised "
-                    "like the training cells; to remove the difference of batches, integrate both "
-                    "before training (Harmony, scVI, scANVI)"
-                )
+                self.notices.append(SHIFT.format(quartile))
         config, arrays = model.to_state()
         state = {"config": json.dumps(config), "arrays": arrays}
         centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
         stored = _result.StoredMap(params, classes, centers, model=state, id=map_id)
-        colors_key = _result.colors_key(_result.obs_key(key, "label"))
-        uns: dict[str, Any] = {key: stored.to_uns(), colors_key: colors}
-        return {
-            "obs": {
-                _result.obs_key(key, "label"): label,
-                _result.obs_key(key, "confidence"): confidence,
-                _result.obs_key(key, "novelty"): novelty,
-                _result.obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
-                _result.obs_key(key, "map"): pd.Categorical([map_id] * len(label)),
-            },
-            "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
-            "uns": uns,
+        columns: dict[_result.Column, Any] = {
+            "label": label,
+            "confidence": confidence,
+            "novelty": novelty,
+            "split": pd.Categorical([_result.QUERY] * len(label)),
+            "map": pd.Categorical([map_id] * len(label)),
         }
+        colors_key = _result.colors_key(_result.obs_key(key, "label"))
+        return {
+            "obs": {_result.obs_key(key, name): values for name, values in columns.items()},
+            "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
+            "uns": {key: stored.to_uns(), colors_key: colors},
+        }
+
+    def _params(self) -> dict[str, Any]:
+        """Return the arguments, and the source and labels of the reference."""
+        cells, known = self._cells, self._known
+        reference = {"label_key": known.label_key, **(vars(known.source) if known.source else {})}
+        params: dict[str, Any] = {
+            "ingested_from": self.origin,
+            "label_key": _result.obs_key(self.key, "label"),
+            "missing": self._missing,
+            "n_missing": int((cells.absent & (known.model.feature_weights_ > 0)).sum()),
+            "min_confidence": self._min_confidence,
+            "max_novelty": self._max_novelty,
+            **{f"reference_{name}": str(value) for name, value in reference.items() if value},
+        }
+        if self._missing == "estimate":
+            params["max_missing"] = cells.max_missing
+        return params

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +16,11 @@ from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import opened, reading
 from centroid_encoder.tl import _result
+from centroid_encoder.tl._cells import Source
 from centroid_encoder.tl._fitted_model import fitted_model
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reference:
     """A map, and the properties of its reference that are copied to the results of a query."""
 
@@ -32,8 +31,8 @@ class Reference:
     """Classes in the order of the categories of the label column."""
     label_key: str | None = None
     """Label column of the training; None for a map alone."""
-    source: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `read_matrix` for the training cells; empty for a map alone."""
+    source: Source | None = None
+    """Where the values of the training cells are; None for a map alone."""
     colors: list[str] | None = None
     """Colours of `categories`."""
     loadings: pd.DataFrame | None = None
@@ -74,25 +73,18 @@ def _of_model(model: CentroidEncoder, origin: str) -> Reference:
 def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
     stored = _result.read_map(adata, key)
     known = _of_model(fitted_model(adata, key, device=device or "auto"), origin)
-    categories, colors = known.categories, None
+    # The labels of ingested cells are predictions of a map that was trained on other labels.
+    known.label_key = stored.params.get("reference_label_key", stored.label_key)
+    known.source, known.loadings = stored.source, loadings_of(adata, stored.source.use_rep)
     if stored.label_key in adata.obs:
         found = _result.label_categories(adata.obs[stored.label_key])
         given = adata.uns.get(_result.colors_key(stored.label_key), ())
-        if categories.isin(found).all():
-            used = found.isin(categories)
-            categories = found[used]
+        if known.categories.isin(found).all():
+            used = found.isin(known.categories)
+            known.categories = found[used]
             if len(given) >= len(found):
-                colors = [str(given[i]) for i in np.flatnonzero(used)]
-    # The labels of ingested cells are predictions of a map that was trained on other labels.
-    label_key = stored.params.get("reference_label_key", stored.label_key)
-    return replace(
-        known,
-        categories=categories,
-        label_key=label_key,
-        source=stored.source,
-        colors=colors,
-        loadings=loadings_of(adata, stored.source["use_rep"]),
-    )
+                known.colors = [str(given[i]) for i in np.flatnonzero(used)]
+    return known
 
 
 def loadings_of(adata: AnnData, use_rep: str | None) -> pd.DataFrame | None:
@@ -113,13 +105,19 @@ def check_space(adata: AnnData, use_rep: str, known: Reference, *, is_chosen: bo
     """
     own, theirs, where = loadings_of(adata, use_rep), known.loadings, f"obsm[{use_rep!r}]"
     if own is None or theirs is None:
-        text = f"{where} has no names of columns, so that its axes may differ from those of the"
-        text = f"{text} reference; if they are the same (one model or one PCA made both), pass"
-        check(is_chosen, f"{text} use_rep={use_rep!r}", "use_rep")
+        text = (
+            f"{where} has no names of columns, so that its axes may differ from those of the "
+            "reference; if they are the same (one model or one PCA made both), pass "
+            f"use_rep={use_rep!r}"
+        )
+        check(is_chosen, text, "use_rep")
         return
     names = own.index.intersection(theirs.index)
     mine, others = own.loc[names].to_numpy(), theirs.loc[names].to_numpy()
     equal = mine.shape == others.shape and others.any() and np.allclose(mine, others, atol=1e-5)
-    text = f"{where} comes from another PCA than that of the reference, so that its axes differ;"
-    text = f"{text} project these cells by the loadings of the reference (the help of ce.tl.ingest"
-    check(equal, f"{text} has an example), and delete their own loadings from varm", "use_rep")
+    text = (
+        f"{where} comes from another PCA than that of the reference, so that its axes differ; "
+        "project these cells by the loadings of the reference (the help of ce.tl.ingest has an "
+        "example), and delete their own loadings from varm"
+    )
+    check(equal, text, "use_rep")

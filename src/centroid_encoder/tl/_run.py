@@ -20,7 +20,7 @@ from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
+from centroid_encoder.tl._check import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import color_predictions, colors_key, label_categories, plain_key
 
 with warnings.catch_warnings():
@@ -235,8 +235,9 @@ def _write(adata: AnnData, results: Results) -> None:
                 elif name in getattr(target, slot):
                     del getattr(target, slot)[name]
         for stored in results["uns"].values():
-            if isinstance(stored, Mapping) and "params" in stored:
-                color_predictions(target, stored["params"]["label_key"])
+            params = stored.get("params", {}) if isinstance(stored, Mapping) else {}
+            if "label_key" in params:
+                color_predictions(target, params["label_key"])
     except BaseException:
         target.obs, target.var, target.obsm, target.uns = before
         raise

@@ -12,14 +12,14 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number
-from centroid_encoder.core.effects import Effects, different, effects
+from centroid_encoder.core.effects import different, effects
+from centroid_encoder.core.gaps import dense
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.errors import InputError, MissingKeyError, check
+from centroid_encoder.tl._cells import NewCells, Source, Values, read_new_cells
+from centroid_encoder.tl._check import near_matches
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import issparse
-from centroid_encoder.tl._new_cells import NewCells, read_new_cells
-from centroid_encoder.tl._read import near_matches, read_matrix
 from centroid_encoder.tl._result import Result, read_result
 
 MAX_CELLS = 1000
@@ -120,13 +120,13 @@ class TellingFeatures:
         # A KeyError if the map is not stored; a ValueError if features of the map are missing.
         with suppress(KeyError, ValueError):
             model = fitted_model(adata, result.key, device="cpu")
-            self._cells, _ = read_new_cells(adata, model, source, 1.0)
+            self._cells, _ = read_new_cells(adata, model, source)
         if self._cells is None or self._cells.names is None:
             # There is no map, or its features are a representation without names.
-            layer, use_raw = source["layer"], source["use_raw"]
-            self._X, _, names = read_matrix(adata, layer=layer, use_raw=use_raw)
+            values: Values = Source(layer=source.layer, use_raw=source.use_raw).read(adata)
         else:
-            self._X, names, index = self._cells.X, self._cells.names, self._cells.index
+            values, index = self._cells, self._cells.index
+        self._X, names = values.X, values.names
         assert names is not None
         self._columns = np.arange(len(names)) if index is None else index[index >= 0]
         self._names = pd.Index(names[self._columns])
@@ -143,7 +143,7 @@ class TellingFeatures:
             self._compared[*pair, n_features] = self._compare(pair, n_features)
         columns, table = self._compared[*pair, n_features]
         table = table.copy()
-        table.insert(3, "value", dense(self._X[row : row + 1], columns)[0])
+        table.insert(3, "value", dense(self._X[row : row + 1][:, columns])[0].astype(np.float64))
         return table
 
     def of_classes(self, names: tuple[Any, ...], n_features: int) -> pd.DataFrame:
@@ -166,9 +166,8 @@ class TellingFeatures:
             return label, predicted
         likeliness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
         if self._cells is not None:
-            cell = self._cells.prepared(self._cells.X[row : row + 1])
+            _, probabilities, _ = self._cells.imputed(self._cells.X[row : row + 1]).judge()
             classes = pd.Index(self._cells.model.classes_.tolist())
-            _, probabilities, _ = self._cells.judged(cell)
             likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
@@ -183,7 +182,7 @@ class TellingFeatures:
         most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, len(self._columns)))))
         found, best, quantiles = compare(self._X, self._columns, groups, most, n, n * CANDIDATES)
         # A feature without values in one of the classes separates nothing.
-        areas = np.nan_to_num(found.auroc[0, best], nan=0.5)
+        areas = np.nan_to_num(found["auroc"][0, best], nan=0.5)
         table = pd.DataFrame({"auroc": areas}, index=self._names[best])
         table.insert(0, "class", titles[pair[0]])
         table.insert(1, "other", titles[pair[1]])
@@ -198,7 +197,7 @@ def compare(
     n_most: int,
     n_best: int,
     n_candidates: int,
-) -> tuple[Effects, NDArray[np.intp], NDArray[np.float64]]:
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp], NDArray[np.float64]]:
     """Compare some columns of two groups of cells, which have no cell in common.
 
     At most `n_most` cells of each group take part, always the same ones. Returns the effects of the
@@ -211,9 +210,9 @@ def compare(
     if not np.array_equal(columns, np.arange(values.shape[1])):
         values = values[:, columns]
     found = effects(values, np.where(is_first, 0, 1), 2)
-    away = np.abs(np.nan_to_num(found.auroc[0], nan=0.5) - 0.5)
+    away = np.abs(np.nan_to_num(found["auroc"][0], nan=0.5) - 0.5)
     best = np.argsort(-away, kind="stable")[:n_candidates]
-    shown = dense(values, best)
+    shown = dense(values[:, best]).astype(np.float64)
     shown[~np.isfinite(shown)] = np.nan
     chosen = different(shown, is_first, n_best)
     best, shown = best[chosen], shown[:, chosen]
@@ -221,9 +220,3 @@ def compare(
         warnings.simplefilter("ignore", RuntimeWarning)  # of a group without values
         sides = [np.nanquantile(shown[mask], QUANTILES, axis=0) for mask in (is_first, ~is_first)]
     return found, best, np.concatenate(sides).T
-
-
-def dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return some columns of a matrix as a dense array."""
-    part = X[:, columns]
-    return np.array(part.toarray() if issparse(part) else part, dtype=np.float64)

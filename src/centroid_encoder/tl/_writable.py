@@ -18,8 +18,8 @@ from anndata.io import read_elem, write_elem
 from pandas.api.extensions import ExtensionArray
 
 from centroid_encoder.errors import InputError, check
+from centroid_encoder.tl._check import is_key
 from centroid_encoder.tl._matrix import is_lazy, issparse
-from centroid_encoder.tl._read import is_key
 
 MAPPINGS = ("uns", "obsm", "varm", "obsp", "varp", "layers")
 NESTED = (np.ndarray, list, dict)

@@ -12,7 +12,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
-from centroid_encoder.tl._read import as_mask
+from centroid_encoder.tl._check import as_mask
 from centroid_encoder.tl._roles import IMAGE_NAMES, axis
 from centroid_encoder.tl._table import ROLES, counted
 from centroid_encoder.viewer.data.columns import are_ids, named

@@ -19,7 +19,7 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.pl._values import variable_source
-from centroid_encoder.tl._read import is_key
+from centroid_encoder.tl._check import is_key
 from centroid_encoder.tl._result import (
     SELECTIONS,
     Regions,
