@@ -23,10 +23,10 @@ from centroid_encoder.errors import InputError, InputTypeError, check, check_nam
 from centroid_encoder.tl._check import (
     check_choice,
     check_key,
+    check_known,
     entry_of,
     listed,
     logger,
-    near_matches,
     obs_column,
     read_mask,
 )
@@ -103,8 +103,8 @@ class Source:
             X = LazyMatrix(X, where, columns=columns)
         else:
             X = in_memory(X if columns is None else usable(X)[:, columns])
-        if X.dtype.kind not in "biuf":
-            raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
+        text = f"{where} holds values of dtype {X.dtype}, not real numbers"
+        check(X.dtype.kind in "biuf", text, None, InputTypeError)
         text = f"{where} must have the shape (n_obs, n_features); it has {X.shape}"
         check(len(X.shape) == 2 and X.shape[1], text)
         return Values(X=X, where=where, names=names, obs_names=adata.obs_names)
@@ -189,8 +189,8 @@ class Cells(Values):
 
 def read_cells(
     adata: AnnData,
-    label_key: str,
     source: Source,
+    label_key: str,
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
@@ -206,8 +206,8 @@ def read_cells(
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
     logger.info("computing centroid-encoder of %r", label_key)
     check_choice("missing", missing, Missing)
-    if not adata.obs_names.is_unique:
-        raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
+    text = "obs_names are not unique; call adata.obs_names_make_unique() first"
+    check(adata.obs_names.is_unique, text)
     values = source.read(adata, by_parts=by_parts)
     kept = _have_values(values, missing)
     codes = np.where(kept, codes, -1)
@@ -278,34 +278,23 @@ def _read_labels(
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
     column, where = obs_column(adata, label_key, "label_key"), f"obs[{label_key!r}]"
     check_key(label_key, "label_key")
-
-    def unsuitable(text: str) -> InputTypeError:
-        return InputTypeError(f"{where} {text}", parameter="label_key")
-
-    n, n_values = column.count(), column.nunique()
+    n, n_values, blamed = column.count(), column.nunique(), ("label_key", InputTypeError)
     if pd.api.types.is_float_dtype(column.dtype):
-        if (column.dropna() % 1 != 0).any():
-            raise unsuitable(
-                f"holds fractional numbers ({n_values} different ones), not classes; to use "
-                "bins of it, cut it first, e.g. with pandas.cut"
-            )
+        text = f"{where} holds fractional numbers ({n_values} different ones), not classes; to use"
+        cure = "bins of it, cut it first, e.g. with pandas.cut"
+        check((column.dropna() % 1 == 0).all(), f"{text} {cure}", *blamed)
         # Integers are floats in a column that has NaN.
         column = column.astype("Int64")
     many = pd.api.types.is_numeric_dtype(column.dtype) and n_values > max(10, n / 10)
-    if many or n_values == n > 2:
-        raise unsuitable(
-            f"has {n_values} different values in {n} cells; these look like measurements or names "
-            "of cells, not like classes"
-        )
+    text = f"{where} has {n_values} different values in {n} cells; these look like measurements or"
+    check(not (many or n_values == n > 2), f"{text} names of cells, not like classes", *blamed)
     column = column.astype("category")
     categories = column.cat.categories
     if unlabeled_category is not None:
         if not pd.api.types.is_scalar(unlabeled_category):
             check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
-        if unlabeled_category not in categories:
-            near = near_matches(unlabeled_category, categories)
-            text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}{near}"
-            raise InputError(text, parameter="unlabeled_category")
+        text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}"
+        check_known(unlabeled_category, categories, text, "unlabeled_category")
         categories = categories[categories != unlabeled_category]
         column = column.cat.set_categories(categories)
     classes = column.cat.remove_unused_categories().cat.categories
@@ -313,10 +302,8 @@ def _read_labels(
     text = f"{where} has {found}; a supervised embedding needs two classes or more"
     check(len(classes) > 1, text, "label_key")
     kind = pd.api.types.infer_dtype(classes)
-    if kind not in ("string", "integer", "boolean"):
-        raise unsuitable(
-            f"has classes of type {kind}; make them strings, e.g. adata.{where}.astype(str)"
-        )
+    text = f"{where} has classes of type {kind}; make them strings, e.g. adata.{where}.astype(str)"
+    check(kind in ("string", "integer", "boolean"), text, *blamed)
     classes = classes.sort_values()
     return classes.get_indexer(column.astype(object)).astype(np.intp), classes, categories
 
@@ -328,21 +315,19 @@ def _read_groups(
     if group_key is None:
         return None, pd.Index([])
     codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
-    if n_missing := int((codes[labeled] < 0).sum()):
-        text = f"{n_missing} labeled cells have no value in obs[{group_key!r}] (group_key)"
-        raise InputError(text, parameter="group_key")
-    text = f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
+    n_missing, where = int((codes[labeled] < 0).sum()), f"obs[{group_key!r}]"
+    text = f"{n_missing} labeled cells have no value in {where} (group_key)"
+    check(not n_missing, text, "group_key")
+    text = f"all labeled cells are in one group of {where}: none can be held out"
     check(len(np.unique(codes[labeled])) > 1, f"{text} (group_key)", "group_key")
     return codes.astype(np.intp), pd.Index(names)
 
 
 def _check_varied(X: Matrix | Lazy, where: str) -> None:
     """Raise an InputError if all rows are the same."""
-    first: Any = None
+    first = dense(X[:1])
     for start in range(0, X.shape[0], 64):
-        rows = dense(X[start : start + 64])
-        first = rows[:1] if first is None else first
-        if (rows != first).any():
+        if (dense(X[start : start + 64]) != first).any():
             return
     raise InputError(
         f"{where} has the same values in all cells, so that there is nothing to learn from; the "
@@ -400,8 +385,8 @@ class NewCells(Values):
     """Cells, and the map that places them."""
 
     model: CentroidEncoder
-    index: NDArray[np.intp] | None
-    """(d,) columns of the map's features, −1 for a missing one; None for all columns in order."""
+    index: NDArray[np.intp]
+    """(d,) columns of the map's features, −1 for a missing one."""
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error, and 0 if cells with
     gaps are left out."""
@@ -409,20 +394,21 @@ class NewCells(Values):
     @property
     def absent(self) -> NDArray[np.bool_]:
         """(d,) mask of the map's features that all cells lack."""
-        n = self.model.n_features_in_
-        return np.zeros(n, dtype=bool) if self.index is None else self.index < 0
+        return self.index < 0
 
     def imputed(self, x: Any, start: int = 0) -> Imputed:
         """Find the map's features in rows of the matrix, from `start` on, and their gaps."""
-        x = x if self.index is None else x[:, np.maximum(self.index, 0)]
-        allowed = 1.0 if self.max_missing is None else self.max_missing
-        cells = Imputed(self.model.fitted_map, x, self.absent, allowed)
+        if not np.array_equal(self.index, np.arange(x.shape[1])):
+            x = x[:, np.maximum(self.index, 0)]
+        allowed, there = 1.0 if self.max_missing is None else self.max_missing, self.index >= 0
+        cells = Imputed(self.model.fitted_map, x, ~there, allowed)
         if self.max_missing is None and cells.n_gaps.any():
             stop, names = start + len(cells.n_gaps), getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
-            names = None if names is None else names[~self.absent]
-            of_rows = x[:, ~self.absent], cells.n_gaps, where, self.obs_names[start:stop], names
-            raise InputError(f"{describe_gaps(*of_rows)}; {ESTIMATE}", parameter="missing")
+            names = None if names is None else names[there]
+            of_rows = cells.n_gaps, where, self.obs_names[start:stop], names
+            text = describe_gaps(x[:, there], *of_rows)
+            raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
         return cells
 
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
@@ -450,7 +436,7 @@ def read_new_cells(
     is an error.
     """
     values, wanted = source.read(adata), getattr(model, "feature_names_in_", None)
-    index, notices = None, []
+    index, notices = np.arange(model.n_features_in_), []
     if wanted is None or values.names is None:
         n, n_known = values.X.shape[1], model.n_features_in_
         text = f"{values.where} has {n} columns, but the map was trained on {n_known}, and there"

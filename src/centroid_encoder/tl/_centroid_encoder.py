@@ -253,8 +253,8 @@ def centroid_encoder(
     text = "random_state has no effect with test_size=0 and a model that has its own seed"
     fits = test_size or estimator.random_state is None or random_state == 0
     check(fits, text, "random_state")
-    source, labels = Source(use_rep, layer, use_raw, mask_var), (unlabeled_category, missing)
-    cells = read_cells(adata, label_key, source, *labels, group_key, random_state, by_parts=True)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels, by_parts=True)
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))

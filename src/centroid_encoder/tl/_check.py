@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -28,9 +28,8 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
         check_name(key, parameter, "a column of obs")
     check_read(adata)
     column = entry_of(adata.obs, key, "obs", parameter, "column ")
-    if isinstance(column, pd.DataFrame):
-        text = f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one"
-        raise InputError(text, parameter=parameter)
+    text = f"obs has {column.shape[-1]} columns {key!r}; rename or drop all but one"
+    check(isinstance(column, pd.Series), text, parameter)
     if column.dtype == object:
         try:
             column.unique()
@@ -52,9 +51,21 @@ def check_read(adata: AnnData) -> None:
 
 
 def entry_of(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
-    if key not in mapping:
-        raise MissingKeyError(f"{slot} has no {what}{key!r}{near_matches(key, mapping)}", parameter)
+    """Return an entry of a slot of an AnnData; raise a KeyError if there is none."""
+    check_known(key, mapping, f"{slot} has no {what}{key!r}", parameter, MissingKeyError)
     return mapping[key]
+
+
+def check_known(
+    name: object,
+    names: Collection[Any],
+    text: str,
+    parameter: str | None = None,
+    kind: type[Any] = InputError,
+) -> None:
+    """Raise an error with a text and similar names for a name that is not among others."""
+    if name not in names:
+        raise kind(text + near_matches(name, names), parameter)
 
 
 def check_choice(parameter: str, value: object, choices: Any) -> None:
@@ -103,8 +114,8 @@ def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> NDA
         text = f"the index of {name} is not {names}; pass {name}.reindex(adata.{names})"
         raise InputError(text, parameter)
     mask = as_mask(value)
+    text = f"{name} must hold True or False for each of the {len(table)} rows of {slot}"
     if mask is None or len(mask) != len(table):
-        text = f"{name} must hold True or False for each of the {len(table)} rows of {slot}"
         raise InputError(f"{text}, True for some", parameter)
     return mask
 

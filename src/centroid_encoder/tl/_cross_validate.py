@@ -235,8 +235,8 @@ def cross_validate(
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     check(n_jobs != 0, "n_jobs must not be 0; −1 is all cores", "n_jobs")
-    source, labels = Source(use_rep, layer, use_raw, mask_var), (unlabeled_category, missing)
-    cells = read_cells(adata, label_key, source, *labels, group_key, random_state)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels)
     mapped = _result.StoredMap.read(adata, key)
     trained = mapped if mapped and mapped.model and mapped.ingested_from is None else None
     if model is None and trained and trained.label_key == label_key:

@@ -18,7 +18,7 @@ from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
 from centroid_encoder.core.quality import input_neighbors
 from centroid_encoder.core.splits import at_most, cross_validation_folds, representatives
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
@@ -116,10 +116,10 @@ def feature_panel(
             ``"input_knn"`` or ``"forest"``; the last three rows are those of all features. The
             columns are the number of cells ``n``, ``error`` and ``balanced_error``, and the ends of
             their 95 % intervals, ``…_low`` and ``…_high``); ``features`` (a DataFrame with a row
-            for each feature that was chosen at least once, under its name: its ``rank`` in the choice
-            with all cells, from 1, or 0 if it is in no panel, and in how many folds it was chosen,
-            ``n_folds_5`` and so on); ``chosen_from`` (names of the cells that took part in it);
-            ``classes``, sorted; ``params``.
+            for each feature that was chosen at least once, under its name: its ``rank`` in the
+            choice with all cells, from 1, or 0 if it is in no panel, and in how many folds it was
+            chosen, ``n_folds_5`` and so on); ``chosen_from`` (names of the cells that took part in
+            it); ``classes``, sorted; ``params``.
 
     Raises
     ------
@@ -162,13 +162,13 @@ def feature_panel(
     earlier = _result.StoredPanel.read(adata, key)
     _result.check_free(adata, key, is_own=earlier is not None)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
-    source, labels = Source(layer=layer, mask_var=mask_var), (unlabeled_category, missing)
-    cells = read_cells(adata, label_key, source, *labels, group_key, random_state)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
     assert cells.names is not None  # those of variables
     if sizes is None:
         sizes = [size for size in SIZES if size < len(cells.names)] or SIZES[:1]
-    if isinstance(sizes, str) or not np.iterable(sizes) or len(sizes) == 0:
-        raise InputError(f"sizes must be whole numbers; got {sizes!r}", parameter="sizes")
+    fits = np.iterable(sizes) and not isinstance(sizes, str) and len(sizes) > 0
+    check(fits, f"sizes must be whole numbers; got {sizes!r}", "sizes")
     for i, size in enumerate(sizes):
         Number(1, integer=True).check("sizes", size, f"[{i}]")
     text = f"sizes has {max(sizes)}, but there are {len(cells.names)} features in all; pass smaller"

@@ -28,7 +28,7 @@ from centroid_encoder.tl._cells import (
 )
 from centroid_encoder.tl._check import check_choice, logger
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
-from centroid_encoder.tl._reference import Reference, check_space, read_reference
+from centroid_encoder.tl._reference import categories_of, check_space, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -208,24 +208,36 @@ def ingest(
     key_added = _result.plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
-    known = read_reference(reference, key, device)
+    model, origin, known = read_reference(reference, key, device)
     text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call its"
-    fits = max_novelty == 1 or known.model.fitted_map.novelty is not None
+    fits = max_novelty == 1 or model.fitted_map.novelty is not None
     check(fits, f"{text} fit_novelty", "max_novelty")
-    logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    source = Source(use_rep, layer, use_raw)
-    if source == Source():
-        source = known.source or source
+    logger.info("ingesting %d cells into the map of %s", adata.n_obs, origin)
+    source, given = Source(use_rep, layer, use_raw), {}
+    categories, colors = pd.Index(model.classes_.tolist()), None
+    if known is not None:
+        stored = _result.read_map(known, key)
+        categories, colors = categories_of(known, stored.label_key, categories)
+        # The labels of ingested cells are predictions of a map that was trained on other labels.
+        label_key = stored.params.get("reference_label_key", stored.label_key)
+        given = {"label_key": label_key, **vars(stored.source)}
+        source = stored.source if source == Source() else source
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
-    cells, notices = read_new_cells(adata, known.model, source, allowed)
-    is_named = cells.names is not None and hasattr(known.model, "feature_names_in_")
-    if known.source and source.is_rep and not is_named:
-        check_space(adata, str(source.use_rep), known, is_chosen=use_rep is not None)
+    cells, notices = read_new_cells(adata, model, source, allowed)
+    is_named = cells.names is not None and hasattr(model, "feature_names_in_")
+    if known is not None and source.is_rep and not is_named:
+        of_both = adata, str(source.use_rep), known, given["use_rep"]
+        check_space(*of_both, is_chosen=use_rep is not None)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    return Ingestion(cells, key_added, notices, known, missing, *map(float, limits.values()))
+    params: dict[str, Any] = {"label_key": _result.obs_key(key_added, "label"), "missing": missing}
+    params |= {"n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum())}
+    params |= {name: float(limit) for name, limit in limits.items()}
+    params |= {f"reference_{name}": str(value) for name, value in given.items() if value}
+    params |= {"max_missing": allowed} if missing == "estimate" else {}
+    return Ingestion(cells, key_added, notices, origin, params, categories, colors)
 
 
 @dataclass(eq=False)
@@ -237,14 +249,12 @@ class Ingestion(Job):
     """
 
     _cells: NewCells
-    _known: Reference
-    _missing: MissingFeatures
-    _min_confidence: float
-    _max_novelty: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.origin = self._known.origin
+    origin: str
+    _params: dict[str, Any]
+    _categories: pd.Index
+    """Classes in the order of the label column of the reference."""
+    _colors: list[str] | None
+    """Their colours."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -255,8 +265,8 @@ class Ingestion(Job):
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
-        x, counts = in_memory(X[:1000]), self._known.model.trained_on_counts_
-        x = x if cells.index is None else x[:, cells.index[cells.index >= 0]]
+        x, counts = in_memory(X[:1000]), cells.model.trained_on_counts_
+        x = x[:, cells.index[~cells.absent]]
         text = f"{cells.where} looks like raw counts, but the map was trained on other values;"
         cure = "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass"
         fits = counts or not matrix.looks_whole(x, above=20)
@@ -273,25 +283,26 @@ class Ingestion(Job):
         return self._results_of(np.concatenate(found))
 
     def _results_of(self, placed: Placed) -> Results:
-        known, key, model = self._known, self.key, self._known.model
+        key, model, colors = self.key, self._cells.model, self._colors
+        params = {"ingested_from": self.origin, **self._params}
         classes = pd.Index(model.classes_.tolist())
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
             text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
-            if self._missing != "drop":
+            if params["missing"] != "drop":
                 text = (
                     f"{n_unusable} cells are unassigned: they lack more of the map's features than "
                     f"max_missing={self._cells.max_missing} allows, or have no value"
                 )
             self.notices.append(text)
-        assigned = confidence >= self._min_confidence
-        if self._max_novelty < 1:
-            assigned &= novelty <= self._max_novelty
+        assigned = confidence >= params["min_confidence"]
+        if params["max_novelty"] < 1:
+            assigned &= novelty <= params["max_novelty"]
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
-        label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
-        params, colors = self._params(), known.colors
-        doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
+        label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
+        doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1
+        doubted = doubted or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
             label = label.add_categories([_result.UNASSIGNED]).fillna(_result.UNASSIGNED)
             params["unlabeled_category"] = _result.UNASSIGNED
@@ -317,20 +328,3 @@ class Ingestion(Job):
             "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": {key: stored.to_uns(), colors_key: colors},
         }
-
-    def _params(self) -> dict[str, Any]:
-        """Return the arguments, and the source and labels of the reference."""
-        cells, known = self._cells, self._known
-        reference = {"label_key": known.label_key, **(vars(known.source) if known.source else {})}
-        params: dict[str, Any] = {
-            "ingested_from": self.origin,
-            "label_key": _result.obs_key(self.key, "label"),
-            "missing": self._missing,
-            "n_missing": int((cells.absent & (known.model.feature_weights_ > 0)).sum()),
-            "min_confidence": self._min_confidence,
-            "max_novelty": self._max_novelty,
-            **{f"reference_{name}": str(value) for name, value in reference.items() if value},
-        }
-        if self._missing == "estimate":
-            params["max_missing"] = cells.max_missing
-        return params

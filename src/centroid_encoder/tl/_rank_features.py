@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -20,14 +20,14 @@ from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
-from centroid_encoder.errors import InputError, check, check_name
+from centroid_encoder.errors import check, check_name
 from centroid_encoder.tl._cells import MaskVar, Source, Values, read_new_cells
 from centroid_encoder.tl._check import (
     check_choice,
     check_key,
+    check_known,
     is_key,
     listed,
-    near_matches,
     read_mask,
 )
 from centroid_encoder.tl._composition import categorical
@@ -50,6 +50,8 @@ Doubles = NDArray[np.float64]
 Groups = tuple[pd.Index, Codes, Codes, int | None]
 """Names of the groups that have cells; the (n_obs,) group of each cell, −1 for cells that take no
 part; the groups that are ranked; the group with which they are compared, or None for the rest."""
+Ranked = tuple[NDArray[np.object_], dict[str, Doubles], dict[str, Doubles]]
+"""Names of the features, and the numbers and shares of `_records`."""
 
 LEAST_CELLS = 10
 """Least number of cells of a donor or image on a side."""
@@ -218,21 +220,22 @@ def rank_features(
     if use_raw is None and method == "auroc" and use_rep is layer is mask_var is None:
         source = Source(use_raw=adata.raw is not None)
     params |= {} if group_key is None else {"group_key": group_key}
-    params |= {"corr_method": "benjamini-hochberg"}
+    params["corr_method"] = "benjamini-hochberg"
     params |= {"use_raw": source.use_raw, "layer": source.layer}
-    of_all = compared, params, n_features
     if method == "map":
         cells, notices = read_new_cells(adata, fitted_model(adata, key, device="cpu"), source)
         text = 'the features of the map have no names; pass method="auroc" to compare those of X'
         check(cells.names is not None, text, "method")
-        return MapRanking(cells, key_added, notices, *of_all, result.split.to_numpy())
+        rank: Any = partial(_by_map, split=result.split.to_numpy())
+        return Ranking(cells, key_added, notices, compared, params, n_features, rank)
     values, units = source.read(adata), None
     check(values.names is not None, f"{values.where} has no names of its columns", "use_rep")
     if group_key is not None and (reason := _circular(adata, groupby)):
         notices.append(f"no p-values, which would be circular: {reason}")
     elif group_key is not None:
         units = np.asarray(categorical(adata, group_key, "group_key").codes)
-    return DataRanking(values, key_added, notices, *of_all, adata, units)
+    rank = partial(_by_data, adata=adata, units=units)
+    return Ranking(values, key_added, notices, compared, params, n_features, rank)
 
 
 def _is_ranking(stored: Any) -> bool:
@@ -255,9 +258,8 @@ def _read_groups(
     check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
     def index(name: object, parameter: str) -> int:
-        if str(name) not in names:
-            text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
-            raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
+        text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
+        check_known(str(name), names, text, parameter)
         return int(names.get_loc(str(name)))
 
     against = None if reference == "rest" else index(reference, "reference")
@@ -276,114 +278,94 @@ def _read_groups(
 class Ranking(Job):
     """A job that ranks the features of groups."""
 
-    _groups: Groups
-    _params: dict[str, Any]
+    groups: Groups
+    params: dict[str, Any]
     _n_features: int | None
-
-    @abstractmethod
-    def _rank(
-        self, callback: Callback
-    ) -> tuple[NDArray[np.object_], dict[str, Doubles], dict[str, Doubles]]:
-        """Return the names of the features, and the numbers and shares of `_records`."""
+    _rank: Callable[[Ranking, Callback], Ranked]
 
     def _compute(self, callback: Callback) -> Results:
-        names, _, ranked, _ = self._groups
-        records = _records(names[ranked], self._n_features, *self._rank(callback))
-        return {"uns": {self.key: {"params": self._params, **records}}}
+        names, _, ranked, _ = self.groups
+        records = _records(names[ranked], self._n_features, *self._rank(self, callback))
+        return {"uns": {self.key: {"params": self.params, **records}}}
 
 
-@dataclass(eq=False)
-class DataRanking(Ranking):
-    """A ranking by the effect sizes of the data."""
+def _by_data(job: Ranking, callback: Callback, adata: AnnData, units: Codes | None) -> Ranked:
+    """Rank by the effect sizes of the data; `units` are (n_obs,) donors or images."""
+    (names, codes, ranked, against), values = job.groups, job._cells
+    n_done = count(1)
 
-    _adata: AnnData
-    _units: Codes | None
-    """(n_obs,) donors or images, for p-values."""
+    def step() -> None:
+        check_stop(callback, Progress(next(n_done), len(values.names), "feature"))
 
-    def _rank(self, callback: Callback) -> Any:
-        (names, codes, ranked, against), values = self._groups, self._cells
-        features, n_done = values.names, count(1)
-
-        def step() -> None:
-            check_stop(callback, Progress(next(n_done), len(features), "feature"))
-
-        found = effects(values.X, codes, len(names), against, step)
-        of_ranked = {name: of_groups[ranked] for name, of_groups in found.items()}
-        nothing = np.full((len(ranked), len(features)), np.nan)
-        numbers = {
-            "scores": 2 * of_ranked["auroc"] - 1,
-            "logfoldchanges": nothing,
-            "mean_differences": of_ranked["difference"],
-            "pvals": nothing,
-        }
-        if _is_log1p(self._adata, values, codes, found["mean"]):
-            base = (self._adata.uns["log1p"] or {}).get("base")
-            factor = 1.0 if base is None else np.log(base)
-            mean, rest = (np.expm1(of_ranked[x] * factor) + 1e-9 for x in ("mean", "mean_rest"))
-            numbers["logfoldchanges"] = np.log2(mean / rest)
-        shares = {"pts": of_ranked["positive"]}
-        if against is None:
-            shares["pts_rest"] = of_ranked["positive_rest"]
-        if self._units is not None:
-            numbers["pvals"], few = _p_values(values.X, self._groups, self._units)
-            if few.any():
-                self.notices.append(
-                    f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values "
-                    f"of obs[{self._params['group_key']!r}] on each side, with {LEAST_CELLS} cells "
-                    "each"
-                )
-        return features, numbers, shares
+    found = effects(values.X, codes, len(names), against, step)
+    of_ranked = {name: of_groups[ranked] for name, of_groups in found.items()}
+    nothing = np.full_like(of_ranked["auroc"], np.nan)
+    numbers = {
+        "scores": 2 * of_ranked["auroc"] - 1,
+        "logfoldchanges": nothing,
+        "mean_differences": of_ranked["difference"],
+        "pvals": nothing,
+    }
+    if _is_log1p(adata, values, codes, found["mean"]):
+        base = (adata.uns["log1p"] or {}).get("base")
+        factor = 1.0 if base is None else np.log(base)
+        mean, rest = (np.expm1(of_ranked[x] * factor) + 1e-9 for x in ("mean", "mean_rest"))
+        numbers["logfoldchanges"] = np.log2(mean / rest)
+    shares = {"pts": of_ranked["positive"]}
+    if against is None:
+        shares["pts_rest"] = of_ranked["positive_rest"]
+    if units is not None:
+        numbers["pvals"], few = _p_values(values.X, job.groups, units)
+        if few.any():
+            text = f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values"
+            where = f"obs[{job.params['group_key']!r}]"
+            job.notices.append(f"{text} of {where} on each side, with {LEAST_CELLS} cells each")
+    return values.names, numbers, shares
 
 
-@dataclass(eq=False)
-class MapRanking(Ranking):
-    """A ranking by the contributions to the margins of a map."""
+def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ranked:
+    """Rank by the contributions to the margins of a map; `split` is that of all cells."""
+    import torch
 
-    _split: NDArray[np.object_]
+    from centroid_encoder.core.attributions import attribute
 
-    def _inputs(self, mask: NDArray[np.bool_]) -> Iterator[Tensor]:
-        """Yield the standardised features of some cells, in parts."""
-        for _, x in row_chunks(self._cells.X, np.flatnonzero(mask)):
-            yield self._cells.model.fitted_map.standardizer(self._cells.imputed(x).expected())
+    (names, codes, ranked, against), cells = job.groups, job._cells
+    map_, features = cells.model.fitted_map, np.asarray(cells.model.feature_names_in_, object)
+    at = pd.Index([str(name) for name in cells.model.classes_.tolist()]).get_indexer(names)
+    kept = map_.standardizer.kept
 
-    def _rank(self, callback: Callback) -> Any:
-        import torch
+    def inputs(group: int, part: str) -> Iterator[Tensor]:
+        """Yield the standardised features of the cells of a group in a split."""
+        for _, x in row_chunks(cells.X, np.flatnonzero((split == part) & (codes == group))):
+            yield map_.standardizer(cells.imputed(x).expected())
 
-        from centroid_encoder.core.attributions import attribute
-
-        (names, codes, ranked, against), model = self._groups, self._cells.model
-        map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
-        at = pd.Index([str(name) for name in model.classes_.tolist()]).get_indexer(names)
-        kept = map_.standardizer.kept
-        sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
-        for j in range(len(names)):
-            for z in self._inputs((self._split == TRAIN) & (codes == j)):
-                sums[j] += np.asarray(z.double().sum(dim=0))
-                sizes[j] += len(z)
-        scores = np.full((len(ranked), len(features)), np.nan)
-        deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
-        for i, j in enumerate(ranked.tolist()):
-            others = [k for k in range(len(names)) if k != j] if against is None else [against]
-            text = "no cell of the reference was trained on; pass all cells of the map"
-            check(sizes[others].any(), text, "adata")
-            baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
-            n, (total, squares) = 0, np.zeros((2, len(kept)))
-            for z in self._inputs((self._split == TEST) & (codes == j)):
-                of_class = int(at[j]), at[others].tolist()
-                found = attribute(map_, z, baseline, *of_class).astype(np.float64)
-                n += len(found)
-                total += found.sum(axis=0)
-                squares += np.square(found).sum(axis=0)
-            text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
-            check(n, f"{text} it out of groups", "groups")
-            scores[i, kept] = mean = total / n
-            deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
-            n_cells[i] = n
-            check_stop(callback, Progress(i + 1, len(ranked), "group"))
-        self._params["n_cells"] = n_cells
-        nothing = np.full_like(scores, np.nan)
-        numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
-        return features, numbers | {"pvals": nothing}, {}
+    sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
+    for j in range(len(names)):
+        for z in inputs(j, TRAIN):
+            sums[j] += np.asarray(z.double().sum(dim=0))
+            sizes[j] += len(z)
+    scores = np.full((len(ranked), len(features)), np.nan)
+    deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
+    for i, j in enumerate(ranked.tolist()):
+        others = [k for k in range(len(names)) if k != j] if against is None else [against]
+        text = "no cell of the reference was trained on; pass all cells of the map"
+        check(sizes[others].any(), text, "adata")
+        baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
+        total, squares = np.zeros((2, len(kept)))
+        for z in inputs(j, TEST):
+            found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
+            n_cells[i] += len(found)
+            total += found.sum(axis=0)
+            squares += np.square(found).sum(axis=0)
+        text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
+        check(n_cells[i], f"{text} it out of groups", "groups")
+        scores[i, kept] = mean = total / n_cells[i]
+        deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
+        check_stop(callback, Progress(i + 1, len(ranked), "group"))
+    job.params["n_cells"] = n_cells
+    nothing = np.full_like(scores, np.nan)
+    numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
+    return features, numbers | {"pvals": nothing}, {}
 
 
 def _records(

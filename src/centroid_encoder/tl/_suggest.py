@@ -127,25 +127,19 @@ def suggest(
     groups = np.zeros(adata.n_obs, dtype=np.intp)
     if image_key is not None:
         groups = pd.factorize(obs_column(adata, image_key, "image_key"), use_na_sentinel=False)[0]
-    rng, parts = np.random.default_rng(seed), []
-    for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
-        if len(rows) > N_POOL:
-            rows = rng.permutation(rows)
-            rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
-        parts.append(rows)
-    pool = np.sort(np.concatenate(parts))
-    classes, probabilities, predicted, novelty = pd.Index([], dtype=object), None, None, None
+    pool = _pool(is_labelled, groups, seed)
+    of_map: Any = pd.Index([], dtype=object), None, None, None
     if stored is None:
         X: Any = source.read(adata).X[pool]
         is_usable = count_gaps(X) < X.shape[1]
         x = fill_missing(X, is_usable)[is_usable]
     else:
-        mask = None if source.is_automatic else "mask"
-        for name, value in (vars(source) | {"mask_var": mask}).items():
+        given = {**vars(source), "mask_var": None if source.is_automatic else "mask"}
+        for name, value in given.items():
             text = f"{name} has no effect: the values are those of the map {key!r}"
             check(value is None or value is False, text, name)
-        x, is_usable, classes, *of_map = _judged(adata, key, stored.source, pool)
-        probabilities, predicted, novelty = of_map
+        x, is_usable, *of_map = _judged(adata, key, stored, pool)
+    classes, probabilities, predicted, novelty = of_map
     pool = pool[is_usable]
     text = "all cells have labels: there is nothing to suggest"
     check(not is_labelled[pool].all(), text, "label_key")
@@ -154,32 +148,43 @@ def suggest(
     reason = pd.Categorical(reasons, get_args(suggestion.Reason))
     table = pd.DataFrame({"reason": reason}, index=adata.obs_names[pool[rows]])
     codes, shares = np.full((2, len(rows)), -1), np.full((2, len(rows)), np.nan)
-    if probabilities is not None and predicted is not None:
+    if probabilities is not None:
         others, at = probabilities[rows].copy(), np.arange(len(rows))
         others[at, predicted[rows]] = -1
         codes = np.array([predicted[rows], others.argmax(axis=1)])
         shares = probabilities[rows, codes]
-    for name, of_rank, share in zip(("", "runner_up_"), codes, shares, strict=True):
-        table[name.removesuffix("_") or "label"] = pd.Categorical.from_codes(of_rank, classes)
-        table[f"{name}probability"] = share.astype(np.float32)
+    for name, of_name, share in zip(("label", "runner_up"), codes, shares, strict=True):
+        table[name] = pd.Categorical.from_codes(of_name, classes)
+        table[f"{name}_probability".removeprefix("label_")] = share.astype(np.float32)
     return table
 
 
-def _judged(adata: AnnData, key: str, source: Source, pool: NDArray[np.intp]) -> tuple[Any, ...]:
-    """Return the values of the cells of a pool that have some, and what the map says of them.
+def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
+    """Return sorted rows: of at most `N_POOL` cells with labels, and of as many without."""
+    rng, parts = np.random.default_rng(seed), []
+    for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
+        if len(rows) > N_POOL:
+            rows = rng.permutation(rows)
+            rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
+        parts.append(rows)
+    return np.sort(np.concatenate(parts))
 
-    These are the mask of these cells in the pool, the classes of the map, and of these cells the
-    probabilities, predictions and novelty.
+
+def _judged(adata: AnnData, key: str, stored: StoredMap, pool: NDArray[np.intp]) -> tuple[Any, ...]:
+    """Return what a map says of the cells of a pool that have values.
+
+    These are their values, their mask in the pool, the classes, and their probabilities,
+    predictions and novelty.
     """
     model = fitted_model(adata, key, device="cpu")
-    cells, _ = read_new_cells(adata, model, source)
+    cells, _ = read_new_cells(adata, model, stored.source)
     X, parts = cells.X[pool], []
     for part in chunks_of(X):
         some = cells.imputed(X[part])
         _, *judged = some.judge()
         parts.append((some.x[:, ~cells.absent], ~some.unusable, *judged, some.novelty()))
-    values, masks, *of_map = zip(*parts, strict=True)
+    values, *others = zip(*parts, strict=True)
     x: Any = vstack(values, "csr") if issparse(values[0]) else np.concatenate(values)
-    is_usable = np.concatenate(masks)
-    found = (np.concatenate(of_parts)[is_usable] for of_parts in of_map)
+    is_usable, *of_map = map(np.concatenate, others)
+    found = (of_cells[is_usable] for of_cells in of_map)
     return x[is_usable], is_usable, pd.Index(model.classes_.tolist()), *found

@@ -9,7 +9,6 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._cells import Source
 from centroid_encoder.tl._result import Result
 
 COLUMNS = (
@@ -45,11 +44,7 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     # Imported here, since it is slow.
     from centroid_encoder.tl import _telling_features as telling
 
-    if result is None:
-        values = Source().read(adata)
-        X, columns, names = values.X, np.arange(values.X.shape[1]), pd.Index(values.names)
-    else:
-        X, columns, names = telling.TellingFeatures(adata, result).features
+    _, X, columns, names = telling.read_features(adata, result)
     first, second = groups
     both, notes, n_most = first.rows & second.rows, [], adata.n_obs
     masks = first.rows & ~both, second.rows & ~both
