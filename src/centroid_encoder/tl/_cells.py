@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
-from centroid_encoder.core.gaps import Imputed, count_gaps, dense
+from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
 from centroid_encoder.tl._check import (
@@ -30,7 +30,7 @@ from centroid_encoder.tl._check import (
     obs_column,
     read_mask,
 )
-from centroid_encoder.tl._matrix import LazyMatrix, describe_gaps, in_memory, is_lazy, usable
+from centroid_encoder.tl._matrix import LazyMatrix, in_memory, is_lazy, usable
 
 if TYPE_CHECKING:
     from centroid_encoder.estimator import CentroidEncoder
@@ -60,6 +60,16 @@ class Values:
     names: NDArray[np.object_] | None
     """(d,) names of its columns; None for a representation without names."""
     obs_names: pd.Index
+
+    def describe_gaps(self, n_gaps: NDArray[np.intp]) -> str:
+        """Return text with the numbers of gaps, from `count_gaps`, and the place of the first."""
+        row, n_cells = int(np.argmax(n_gaps > 0)), (n_gaps > 0).sum()
+        column = is_gap(self.X[row : row + 1]).nonzero()[1].min()
+        feature = f"column {column}" if self.names is None else repr(self.names[column])
+        return (
+            f"{self.where} has {n_gaps.sum()} NaN or infinite values in {n_cells} of {len(n_gaps)} "
+            f"cells; the first is {feature} of cell {self.obs_names[row]!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -221,7 +231,6 @@ def read_cells(
         X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
         values = replace(values, X=X)
     _check_varied(X, values.where)
-    doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
     groups, group_names = _read_groups(adata, group_key, codes >= 0)
     params = {
         "label_key": label_key,
@@ -243,7 +252,7 @@ def read_cells(
         kept=kept,
         # Some supported versions of anndata cannot write None.
         params={name: value for name, value in params.items() if value is not None},
-        notices=tuple(_doubts(values, codes[kept], label_key, classes[doubtful], source)),
+        notices=tuple(_doubts(values, codes[kept], label_key, classes, source)),
     )
 
 
@@ -251,19 +260,20 @@ def _have_values(values: Values, missing: Missing) -> NDArray[np.bool_]:
     """(n_obs,) mask of the cells that take part; an InputError is raised if a gap is an error."""
     X, n_gaps = values.X, count_gaps(values.X)
     if missing == "error" and n_gaps.any():
-        text = describe_gaps(X, n_gaps, values.where, values.obs_names, values.names)
         remedy = 'pass missing="drop" to leave these cells out, or missing="mean" to fill the mean'
-        raise InputError(f"{text}; {remedy} of the feature", parameter="missing")
+        text = f"{values.describe_gaps(n_gaps)}; {remedy} of the feature"
+        raise InputError(text, parameter="missing")
     # With "mean", a cell without any value is left out: it would lie at the mean of all cells.
     return np.asarray(n_gaps < (1 if missing == "drop" else X.shape[1]))
 
 
 def _doubts(
-    values: Values, codes: NDArray[np.intp], label_key: str, doubtful: pd.Index, source: Source
+    values: Values, codes: NDArray[np.intp], label_key: str, classes: pd.Index, source: Source
 ) -> Iterator[str]:
     """Yield warnings about the classes and the values; `codes` are those of the rows."""
-    if len(doubtful):
-        text = f"trained as classes of obs[{label_key!r}]: {listed(doubtful)}; if these"
+    doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
+    if any(doubtful):
+        text = f"trained as classes of obs[{label_key!r}]: {listed(classes[doubtful])}; if these"
         yield f"{text} mean unlabeled, replace them by NaN, or pass unlabeled_category"
     if not source.is_rep and looks_whole(values.X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
@@ -405,10 +415,9 @@ class NewCells(Values):
         if self.max_missing is None and cells.n_gaps.any():
             stop, names = start + len(cells.n_gaps), getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
-            names = None if names is None else names[there]
-            of_rows = cells.n_gaps, where, self.obs_names[start:stop], names
-            text = describe_gaps(x[:, there], *of_rows)
-            raise InputError(f"{text}; {ESTIMATE}", parameter="missing")
+            names, obs_names = None if names is None else names[there], self.obs_names[start:stop]
+            values = Values(X=x[:, there], where=where, names=names, obs_names=obs_names)
+            raise InputError(f"{values.describe_gaps(cells.n_gaps)}; {ESTIMATE}", "missing")
         return cells
 
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:

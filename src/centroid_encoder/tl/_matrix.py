@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.gaps import count_gaps, fill, is_gap, means_without_gaps
+from centroid_encoder.core.gaps import count_gaps, fill, means_without_gaps
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.errors import InputError, check
 
@@ -141,23 +141,6 @@ def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
         # A chunk that is far larger than a block is read several times, to save memory.
         starts = np.arange(0, n, n_rows if chunk > 4 * n_rows else -(-n_rows // chunk) * chunk)
     return np.unique(np.r_[0, starts, n])
-
-
-def describe_gaps(
-    X: Matrix | Lazy, counts: NDArray[np.intp], where: str, obs_names: pd.Index, names: Any
-) -> str:
-    """Return text with the number of gaps and the place of the first one.
-
-    `counts` are those of `count_gaps`, `where` is the name of the matrix, and `names` are those of
-    its columns, if it has any.
-    """
-    row = int(np.argmax(counts > 0))
-    column = is_gap(X[row : row + 1]).nonzero()[1].min()
-    feature = f"column {column}" if names is None else repr(names[column])
-    return (
-        f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
-        f"{len(counts)} cells; the first is {feature} of cell {obs_names[row]!r}"
-    )
 
 
 def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
