@@ -21,6 +21,7 @@ from centroid_encoder.core.features import class_sums
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
 from centroid_encoder.errors import check, check_name
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._cells import MaskVar, Source, Values, read_new_cells
 from centroid_encoder.tl._check import (
     check_choice,
@@ -32,14 +33,6 @@ from centroid_encoder.tl._check import (
 )
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import (
-    SELECTIONS,
-    TEST,
-    TRAIN,
-    check_free,
-    read_result,
-    result_columns,
-)
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, check_stop, from_job
 
 if TYPE_CHECKING:
@@ -201,7 +194,7 @@ def rank_features(
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
-    check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
+    _result.check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
     Number(1, integer=True, instead=(None,)).check("n_features", n_features)
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
     source, chosen = Source(use_rep, layer, bool(use_raw), mask_var), np.ones(adata.n_obs, bool)
@@ -210,7 +203,7 @@ def rank_features(
         given = {"subset": subset, "group_key": group_key, **vars(source), "use_raw": use_raw}
         for name, value in given.items():
             check(value is None, f'{name} has no effect with method="map"', name)
-        result = read_result(adata, key, trained=True)
+        result = _result.read_result(adata, key, trained=True)
         text = f"groupby={groupby!r}: the classes of the map are those of {result.label_key!r}"
         check(groupby == result.label_key, f'{text}; pass method="auroc"', "groupby")
         source, chosen, params["key"] = result.stored.source, result.codes >= 0, key
@@ -341,7 +334,7 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
 
     sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
     for j in range(len(names)):
-        for z in inputs(j, TRAIN):
+        for z in inputs(j, _result.TRAIN):
             sums[j] += np.asarray(z.double().sum(dim=0))
             sizes[j] += len(z)
     scores = np.full((len(ranked), len(features)), np.nan)
@@ -352,7 +345,7 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
         check(sizes[others].any(), text, "adata")
         baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
         total, squares = np.zeros((2, len(kept)))
-        for z in inputs(j, TEST):
+        for z in inputs(j, _result.TEST):
             found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
             n_cells[i] += len(found)
             total += found.sum(axis=0)
@@ -426,9 +419,9 @@ def _circular(adata: AnnData, column: str) -> str:
 
     Columns of a map, selections of the widget, and clusterings of scanpy are known.
     """
-    if column in result_columns(adata.obs):
+    if column in _result.result_columns(adata.obs):
         return f"obs[{column!r}] holds results of a map, which used the features"
-    how = (adata.uns.get(SELECTIONS) or {}).get(column, {})
+    how = (adata.uns.get(_result.SELECTIONS) or {}).get(column, {})
     if how.get("uses_features"):
         return f"the features made the selection {column!r} ({how['how']})"
     stored = adata.uns.get(column)
