@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
@@ -505,7 +504,7 @@ def _lacking(
 def chunks_of(X: Any) -> Iterator[slice]:
     """Slices of the rows of a matrix that are read at once; rows with gaps become dense."""
     n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
-    yield from gen_batches(X.shape[0], n_rows) if X.shape[0] else ()
+    yield from (slice(i, min(i + n_rows, X.shape[0])) for i in range(0, X.shape[0], n_rows))
 
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
@@ -517,8 +516,8 @@ def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     shared, meta = delayed(alone, pure=False, traverse=False), np.empty((0, 0), np.float32)
     chunks = (X.chunks[0], (cells.model.n_components + 3,))
     placed = X.map_blocks(_placed_block, shared, chunks=chunks, meta=meta)
-    for blocks in gen_batches(placed.numblocks[0], BLOCKS):
-        yield placed.blocks[blocks].compute()
+    for i in range(0, placed.numblocks[0], BLOCKS):
+        yield placed.blocks[i : i + BLOCKS].compute()
 
 
 def _placed_block(block: Any, cells: NewCells, block_info: Any = None) -> Placed:
