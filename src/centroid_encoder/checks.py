@@ -51,6 +51,12 @@ class Number:
         raise InputError(f"{name}{place} must be {wanted}; got {value!r}", name)
 
 
+def are_shares(values: Any) -> bool:
+    """Return whether a number, or each of several, is in [0, 1]."""
+    shares = np.asarray(values)
+    return shares.dtype.kind in "biuf" and bool(((shares >= 0) & (shares <= 1)).all())
+
+
 WIDTH = Number(1, integer=True, below=2**16)  # of a layer; far more units do not fit into memory
 MOST_TRAININGS = 1_000_000  # repeats or permutations, whose list must fit into memory
 NUMBERS = {

@@ -52,14 +52,15 @@ def issue_warning(text: str, stacklevel: int) -> None:
         warnings.warn(text, CentroidEncoderWarning, stacklevel=stacklevel + 1)
 
 
-def check(fits: object, text: str, parameter: str | None = None) -> None:
-    """Raise an InputError with a text and the name of the wrong parameter unless `fits`."""
+def check(
+    fits: object, text: str, parameter: str | None = None, kind: type[_NamesParameter] = InputError
+) -> None:
+    """Raise an error with a text and the name of the wrong parameter unless `fits`."""
     if not fits:
-        raise InputError(text, parameter)
+        raise kind(text, parameter)
 
 
 def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
     """Raise an InputTypeError if the name of `what` is no string, for example a Series."""
-    if not isinstance(value, kind):
-        text = f"{parameter} must be the name of {what}, a string; got {type(value).__name__}"
-        raise InputTypeError(text, parameter)
+    text = f"{parameter} must be the name of {what}, a string; got {type(value).__name__}"
+    check(isinstance(value, kind), text, parameter, InputTypeError)

@@ -40,13 +40,13 @@ def test_values_are_those_of_scikit_learn_and_numpy(rows, reference):
         for k, column in enumerate(X.T):
             a, b = (column[mask & ~np.isnan(column)] for mask in (codes == j, others))
             both, is_own = np.append(a, b), np.arange(len(a) + len(b)) < len(a)
-            assert_allclose(found.auroc[j, k], roc_auc_score(is_own, both))
+            assert_allclose(found["auroc"][j, k], roc_auc_score(is_own, both))
             within = [(len(x) - 1) * x.var(ddof=1) for x in (a, b)]
             deviation = np.sqrt(sum(within) / (len(both) - 2))
-            assert_allclose(found.difference[j, k], (a.mean() - b.mean()) / deviation)
-            assert_allclose(found.mean_rest[j, k], b.mean())
-            assert found.positive[j, k] == (a > 0).mean()
-            assert found.positive_rest[j, k] == (b > 0).mean()
+            assert_allclose(found["difference"][j, k], (a.mean() - b.mean()) / deviation)
+            assert_allclose(found["mean_rest"][j, k], b.mean())
+            assert found["positive"][j, k] == (a > 0).mean()
+            assert found["positive_rest"][j, k] == (b > 0).mean()
 
 
 @given(seed=st.integers(0, 1000))
@@ -65,20 +65,20 @@ def test_storage_order_and_copies_of_rows_change_nothing(seed):
         effects(np.vstack([X, X[:5]]), np.append(codes, [-1] * 5), 3),
     ]
     for kind in kinds:
-        assert_allclose(kind.auroc, found.auroc)
-        assert_allclose(kind.positive_rest, found.positive_rest)
+        assert_allclose(kind["auroc"], found["auroc"])
+        assert_allclose(kind["positive_rest"], found["positive_rest"])
     # What increases all values leaves the ranks.
-    assert_allclose(effects(np.exp(X), codes, 3).auroc, found.auroc)
-    assert_allclose(effects(-X, codes, 3).auroc, 1 - found.auroc)
+    assert_allclose(effects(np.exp(X), codes, 3)["auroc"], found["auroc"])
+    assert_allclose(effects(-X, codes, 3)["auroc"], 1 - found["auroc"])
 
 
 def test_large_values_of_one_group_and_constant_features():
     X = np.column_stack([np.full(20, 7.0), np.arange(20.0) + 1e8])
     codes = np.arange(20) // 10
     found = effects(X, codes, 2)
-    assert_allclose(found.auroc[0], [0.5, 0])
-    assert found.difference[0, 0] == 0
-    assert_allclose(found.difference[0, 1], -10 / np.arange(10).std(ddof=1), rtol=1e-6)
+    assert_allclose(found["auroc"][0], [0.5, 0])
+    assert found["difference"][0, 0] == 0
+    assert_allclose(found["difference"][0, 1], -10 / np.arange(10).std(ddof=1), rtol=1e-6)
 
 
 class Stored(Lazy):
@@ -103,8 +103,8 @@ def test_a_file_is_read_once_for_all_groups_or_in_parts(rows, kind, reference, m
         monkeypatch.setattr(module, "BYTES_AT_ONCE", limit)
         file = Stored(kind(X))
         found = effects(file, codes, 4, reference)
-        for name in vars(expected):
-            assert_allclose(getattr(found, name), getattr(expected, name))
+        for name in expected:
+            assert_allclose(found[name], expected[name])
         if kind is np.asarray:
             assert file.n_read == n_parts * (codes >= 0).sum()
         else:

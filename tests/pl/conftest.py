@@ -73,7 +73,7 @@ def add_panel() -> Callable[[ad.AnnData], ad.AnnData]:
 
     def write(adata: ad.AnnData) -> ad.AnnData:
         table = pd.DataFrame(
-            [(size, judge) for size in (2, 5, 8) for judge in ("map", "knn", "forest")],
+            [(size, judge) for size in (2, 5, 8) for judge in ("map", "input_knn", "forest")],
             columns=["size", "judge"],
         )
         table["n"] = 120

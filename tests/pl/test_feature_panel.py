@@ -21,7 +21,7 @@ def test_errors_intervals_and_the_map_with_all_features_are_drawn(
     ax = ce.pl.feature_panel(cells, balanced=balanced, show=False)
     assert ax.get_ylabel() == f"held-out {column.replace('_', ' ')} (%)"
     assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "5"]
-    for container, judge in zip(ax.containers, ("map", "knn", "forest"), strict=True):
+    for container, judge in zip(ax.containers, ("map", "input_knn", "forest"), strict=True):
         line, _, (bars,) = container
         rows = table[(table["judge"] == judge) & (table["size"] < 8)]
         assert_allclose(line.get_ydata(), 100 * rows[column])

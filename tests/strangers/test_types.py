@@ -12,8 +12,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
+from centroid_encoder.tl._check import as_mask
 from centroid_encoder.tl._matrix import in_memory
-from centroid_encoder.tl._read import as_mask
 from centroid_encoder.viewer.data.columns import images_by_name, name_of, numbers
 
 MASK = [True] * 5 + [False] * 3

@@ -70,20 +70,20 @@ def test_features_that_differ_are_found_and_suffice(wide: ad.AnnData, panel: Any
     assert features["n_folds_6"].sum() == 3 * 6
     table = stored["errors"]
     assert table["size"].unique().tolist() == [3, 6, 200]
-    assert table["judge"].unique().tolist() == ["map", "knn", "forest"]
+    assert table["judge"].unique().tolist() == ["map", "input_knn", "forest"]
     assert (table["n"] == 240).all()
     for name in ("error", "balanced_error"):
         assert table[name].between(table[f"{name}_low"], table[f"{name}_high"]).all()
-    assert max(error(stored, 3, judge) for judge in ("map", "knn", "forest")) < 0.08
+    assert max(error(stored, 3, judge) for judge in ("map", "input_knn", "forest")) < 0.08
     # Noise hides the classes from neighbours by all features.
-    assert error(stored, 200, "knn") > 0.2
+    assert error(stored, 200, "input_knn") > 0.2
 
 
 def test_random_labels_are_not_predicted(wide: ad.AnnData, panel: Any) -> None:
     """If held-out cells took part in the choice, these errors would be far below chance."""
     wide.obs["kind"] = np.random.default_rng(1).permutation(wide.obs["kind"])
     stored = panel(wide, (10,))
-    for judge in ("map", "knn", "forest"):
+    for judge in ("map", "input_knn", "forest"):
         assert error(stored, 10, judge) > 0.58
 
 

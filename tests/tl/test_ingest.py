@@ -23,11 +23,11 @@ from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
+from centroid_encoder.core.gaps import Imputed
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _matrix
-from centroid_encoder.tl._new_cells import NewCells
 from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -267,7 +267,7 @@ class TestNames:
             return plain(map_, inputs, *args, **kwargs)
 
         monkeypatch.setattr(FittedMap, "judge_inputs", judge)
-        monkeypatch.setattr(NewCells, "estimates", None)
+        monkeypatch.setattr(Imputed, "_estimates", None)
         ingest(some, known)
         assert sum(judged) == 60
         # Novelty is that of the expected values.

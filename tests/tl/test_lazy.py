@@ -25,7 +25,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl import _matrix, _new_cells
+from centroid_encoder.tl import _cells, _matrix
 
 N_CELLS, N_GENES = 400, 60
 
@@ -208,7 +208,7 @@ def known() -> AnnData:
 @pytest.fixture
 def few_at_once(monkeypatch):
     monkeypatch.setattr(matrix, "CHUNK", 32)
-    monkeypatch.setattr(_new_cells, "BLOCKS", 2)
+    monkeypatch.setattr(_cells, "BLOCKS", 2)
 
 
 def placed(adata: AnnData, known: AnnData, **options: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from scipy.stats import ttest_ind, ttest_rel
 
 import centroid_encoder as ce
 from centroid_encoder.core.attributions import attribute, margins
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning
 
 PLANTED = {"T": "gene3", "B": "gene7", "NK": "gene11"}
@@ -388,3 +389,16 @@ def test_a_class_without_held_out_cells(counts):
     ce.tl.centroid_encoder(counts, "type", model=model, test_size=0, progress=False)
     with pytest.raises(ValueError, match="no cell of 'T' was held out"):
         ce.tl.rank_features(counts, "type", method="map")
+
+
+@pytest.mark.parametrize("method", ["auroc", "map"])
+def test_a_copy_progress_and_stop(mapped, method, unchanged, capsys):
+    expected = mapped.copy()
+    ce.tl.rank_features(expected, "type", method=method, progress=False)
+    assert not capsys.readouterr().err
+    with unchanged(mapped):
+        found = ce.tl.rank_features(mapped, "type", method=method, copy=True)
+        assert "100%" in capsys.readouterr().err
+        assert first(found, "B") == first(expected, "B")
+        with pytest.raises(StoppedTooEarly):
+            ce.tl.rank_features.job(mapped, "type", method=method).run(lambda _: True)

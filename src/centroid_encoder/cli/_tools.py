@@ -138,8 +138,12 @@ def rank_features(session: Session, input: Path, output: Path, roles: Any, **giv
     """
     from scanpy.get import rank_genes_groups_df
 
+    from centroid_encoder.tl._run import run_job
+
     with read_cells(input, roles) as adata:
-        tl.rank_features(adata, **given)
+        job = tl.rank_features.job(adata, **given)
+        run_job(job, progress=not session.quiet, warn=session.warn)
+        job.write(adata)
         ranking = adata.uns["rank_features"]
         names = list(ranking["names"].dtype.names)
         table = rank_genes_groups_df(adata, names, key="rank_features")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,30 +23,24 @@ ALIKE = 0.7
 """Least rank correlation within the groups of two features that count as alike."""
 
 
-@dataclass(frozen=True)
-class Effects:
-    """Differences of G groups to their references: (G, d) arrays.
-
-    Missing values are left out. NaN where a group or its reference has no value.
-    """
-
-    auroc: Doubles
-    """Probability that a row of the group has a larger value than one of the reference; equal
-    values count half (Mann & Whitney 1947)."""
-    difference: Doubles
-    """Difference of the means divided by the pooled standard deviation (Cohen's d)."""
-    mean: Doubles
-    mean_rest: Doubles
-    positive: Doubles
-    """Share of the values of the group that are above 0."""
-    positive_rest: Doubles
-
-
-def effects(X: Matrix | Lazy, codes: Codes, n_groups: int, reference: int | None = None) -> Effects:
+def effects(
+    X: Matrix | Lazy,
+    codes: Codes,
+    n_groups: int,
+    reference: int | None = None,
+    step: Callable[[], object] = lambda: None,
+) -> dict[str, Doubles]:
     """Compare groups of the rows of (n, d) data, each to all others or to one of them.
 
     `codes` holds the (n,) groups, −1 for rows that are left out. Each value is read once for all
-    groups, and zeros are counted, not sorted.
+    groups, and zeros are counted, not sorted. `step` is called after each feature.
+
+    Returns (G, d) arrays: ``auroc``, the probability that a row of the group has a larger value
+    than one of the reference, where equal values count half (Mann & Whitney 1947);
+    ``difference``, that of the means divided by the pooled standard deviation (Cohen's d); and,
+    for group and reference, ``mean``, ``mean_rest``, and the shares of values above 0,
+    ``positive``, ``positive_rest``. Missing values are left out. NaN where a group or its reference
+    has no value.
     """
     sums = np.zeros((5, n_groups, X.shape[1]))
     used = np.flatnonzero(codes >= 0)
@@ -55,6 +48,7 @@ def effects(X: Matrix | Lazy, codes: Codes, n_groups: int, reference: int | None
     sizes = np.bincount(codes, minlength=n_groups)
     for j, values, rows in _columns(X, used):
         sums[:, :, j] = _sums(values, codes[rows], sizes, reference)
+        step()
     return _compared(sums, reference)
 
 
@@ -122,8 +116,8 @@ def _sums(values: Doubles, codes: Codes, sizes: Codes, reference: int | None) ->
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def _compared(sums: Doubles, reference: int | None) -> Effects:
-    """Effects of each group against all others, or against the reference, from `_sums`."""
+def _compared(sums: Doubles, reference: int | None) -> dict[str, Doubles]:
+    """`effects` of each group against all others, or against the reference, from `_sums`."""
     n, wins, total, squares, above = sums
 
     def of_rest(sums: Doubles) -> Doubles:
@@ -141,8 +135,9 @@ def _compared(sums: Doubles, reference: int | None) -> Effects:
     # Rounding errors of the means are no difference.
     is_none = np.abs(apart) <= 1e-12 * np.maximum(np.abs(mean), np.abs(mean_rest))
     difference = np.where(is_none, apart * 0, apart / deviation)
-    shares = above / n, of_rest(above) / n_rest
-    return Effects(wins / (n * n_rest), difference, mean, mean_rest, *shares)
+    found = {"auroc": wins / (n * n_rest), "difference": difference}
+    found |= {"mean": mean, "mean_rest": mean_rest}
+    return found | {"positive": above / n, "positive_rest": of_rest(above) / n_rest}
 
 
 def different(values: Doubles, is_first: NDArray[np.bool_], n_features: int) -> Codes:

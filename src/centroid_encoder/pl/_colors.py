@@ -15,7 +15,7 @@ from matplotlib.colors import Colormap, hsv_to_rgb, is_color_like, to_hex, to_rg
 
 from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.tables import colors_key
-from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, color_predictions, label_categories
 
 COLOR_MAP = "viridis"  # of numbers; perceptually uniform, and the same for colour-blind people

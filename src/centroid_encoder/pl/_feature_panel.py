@@ -13,7 +13,7 @@ from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.tl._result import StoredPanel, fold_words
 
-JUDGES = {"map": "map", "knn": "5 neighbours", "forest": "random forest"}
+JUDGES = {"map": "map", "input_knn": "5 neighbours", "forest": "random forest"}
 """Judges in the stored table, and their names in the legend."""
 
 

@@ -20,7 +20,7 @@ from centroid_encoder.core.regions import blended_colors, bounding_box, region_i
 from centroid_encoder.errors import check
 from centroid_encoder.pl._colors import Palette, class_colors
 from centroid_encoder.pl._values import Values, read_values
-from centroid_encoder.tl._read import check_choice
+from centroid_encoder.tl._check import check_choice
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, UNLABELED, Regions, Result, read_result
 
 Points: TypeAlias = NDArray[np.floating]

@@ -17,7 +17,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.pl._colors import Palette, label_colors
-from centroid_encoder.tl._read import near_matches, obs_column
+from centroid_encoder.tl._check import near_matches, obs_column
 
 Bound = float | str | Callable[[NDArray[np.floating]], float] | None
 """An end of a colour scale, as in scanpy's plots."""

@@ -26,7 +26,7 @@ from centroid_encoder.pl._points import draw_cells, draw_dots
 from centroid_encoder.pl._regions import Drawn, Plane, Points
 from centroid_encoder.pl._values import Bound, Values
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._read import check_choice
+from centroid_encoder.tl._check import check_choice
 from centroid_encoder.tl._result import Result
 
 Split = Literal["train", "test", "unused", "all"]

@@ -28,6 +28,8 @@ from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tables import embedding_key, obs_key
 from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
+from centroid_encoder.tl._check import as_booleans, listed, logger, obs_column
 from centroid_encoder.tl._evaluation import (
     Codes,
     Floats,
@@ -37,15 +39,6 @@ from centroid_encoder.tl._evaluation import (
     judged,
 )
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import (
-    Cells,
-    Missing,
-    as_booleans,
-    listed,
-    logger,
-    obs_column,
-    read_cells,
-)
 from centroid_encoder.tl._summary import (
     circular_words,
     doubt_words,
@@ -261,8 +254,8 @@ def centroid_encoder(
     text = "random_state has no effect with test_size=0 and a model that has its own seed"
     fits = test_size or estimator.random_state is None or random_state == 0
     check(fits, text, "random_state")
-    source = use_rep, layer, use_raw, mask_var, unlabeled_category
-    cells = read_cells(adata, label_key, *source, missing, group_key, random_state, by_parts=True)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels, by_parts=True)
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))

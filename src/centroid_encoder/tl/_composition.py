@@ -7,7 +7,7 @@ import pandas as pd
 from anndata import AnnData
 
 from centroid_encoder.errors import check
-from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import label_categories, read_map
 
 

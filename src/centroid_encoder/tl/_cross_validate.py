@@ -32,6 +32,8 @@ from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
+from centroid_encoder.tl._check import logger
 from centroid_encoder.tl._evaluation import (
     Codes,
     error_rates,
@@ -42,7 +44,6 @@ from centroid_encoder.tl._evaluation import (
 )
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 
 N_FOLDS = 5
@@ -235,8 +236,8 @@ def cross_validate(
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     check(n_jobs != 0, "n_jobs must not be 0; −1 is all cores", "n_jobs")
-    source = use_rep, layer, use_raw, mask_var, unlabeled_category
-    cells = read_cells(adata, label_key, *source, missing, group_key, random_state)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels)
     mapped = _result.StoredMap.read(adata, key)
     trained = mapped if mapped and mapped.model and mapped.ingested_from is None else None
     if model is None and trained and trained.label_key == label_key:
@@ -279,6 +280,15 @@ def _counted(
         _run.check_stop(callback, _run.Progress(i, n, "training"))
 
 
+def check_folds(folds: Codes, codes: Codes, n_folds: int) -> None:
+    """Raise an InputError if the training of a fold would have one class, or judge no cell."""
+    n_cells = pd.crosstab(folds, codes)
+    is_known = n_cells.sum() > n_cells
+    fits = (is_known.sum(axis=1) > 1).all() and (is_known & (n_cells > 0)).any(axis=None)
+    text = f"with {n_folds} folds, a training would have cells of one class only: there are"
+    check(fits, f"{text} too few cells, or each class is a group of obs (group_key)")
+
+
 def possible_folds(cells: Cells, n_folds: int | None) -> int:
     labeled = cells.codes >= 0
     most = int(np.bincount(cells.codes[labeled]).max())
@@ -314,12 +324,7 @@ class CrossValidation(_run.Job):
         self.places = [(0, repeat, fold) for repeat in repeats for fold in range(self.n_folds)]
         self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
         for repeat in repeats:
-            n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
-            is_known = n_cells.sum() > n_cells
-            fits = (is_known.sum(axis=1) > 1).all() and (is_known & (n_cells > 0)).any(axis=None)
-            text = f"with {self.n_folds} folds, a training would have cells of one class only:"
-            reason = "there are too few cells, or each class is a group of obs (group_key)"
-            check(fits, f"{text} {reason}")
+            check_folds(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0], self.n_folds)
 
     def seed_of(self, *place: int) -> int:
         """Return the seed of a training, which depends only on its place and on `_seed`."""

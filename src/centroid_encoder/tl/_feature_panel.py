@@ -18,22 +18,23 @@ from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
 from centroid_encoder.core.quality import input_neighbors
 from centroid_encoder.core.splits import at_most, cross_validation_folds, representatives
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._cross_validate import (
     N_QUERIES,
     N_REFERENCE,
+    check_folds,
     count_epochs,
     possible_folds,
 )
 from centroid_encoder.tl._evaluation import Codes, evaluate, judged
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._read import Cells, MaskVar, Missing, read_cells
 from centroid_encoder.tl._summary import doubts
 
 SIZES = (5, 10, 20, 50, 100)
-JUDGES = ("map", "knn", "forest")
+JUDGES = ("map", "input_knn", "forest")
 N_TREES, TREES_AT_ONCE = 100, 10
 """Trees of a forest, and of them those that grow before the next check for Stop."""
 
@@ -111,14 +112,14 @@ def feature_panel(
             `mask_var`; if cells that it holds out took part in the choice, it warns, and shows the
             cross-validated error of panels of this size.
         ``adata.uns["feature_panel"]`` : :class:`dict`
-            ``errors`` (a DataFrame with a row for each ``size`` and ``judge``, ``"map"``, ``"knn"``
-            or ``"forest"``; the last three rows are those of all features. The columns are the
-            number of cells ``n``, ``error`` and ``balanced_error``, and the ends of their 95 %
-            bootstrap intervals, ``…_low`` and ``…_high``); ``features`` (a DataFrame with a row for
-            each feature that was chosen at least once, under its name: its ``rank`` in the choice
-            with all cells, from 1, or 0 if it is in no panel, and in how many folds it was chosen,
-            ``n_folds_5`` and so on); ``chosen_from`` (names of the cells that took part in it);
-            ``classes``, sorted; ``params``.
+            ``errors`` (a DataFrame with a row for each ``size`` and ``judge``, ``"map"``,
+            ``"input_knn"`` or ``"forest"``; the last three rows are those of all features. The
+            columns are the number of cells ``n``, ``error`` and ``balanced_error``, and the ends of
+            their 95 % intervals, ``…_low`` and ``…_high``); ``features`` (a DataFrame with a row
+            for each feature that was chosen at least once, under its name: its ``rank`` in the
+            choice with all cells, from 1, or 0 if it is in no panel, and in how many folds it was
+            chosen, ``n_folds_5`` and so on); ``chosen_from`` (names of the cells that took part in
+            it); ``classes``, sorted; ``params``.
 
     Raises
     ------
@@ -132,10 +133,10 @@ def feature_panel(
     covariance [1]_. It is chosen among the 2,000 features most related to the classes.
 
     Errors are shares in [0, 1], pooled over the cells of all folds; a *balanced* error is the mean
-    of the errors of the classes. A bootstrap draws cells or, with `group_key`, whole groups. It
-    shows the uncertainty of few held-out cells, not that of the choice: see ``n_folds_5``. The
-    error with five neighbours is that of at most 2,000 cells of each fold, as the ``input_knn``
-    error of `cross_validate`. Neighbours and forest have at most 10,000 of the training cells.
+    of the errors of the classes. Intervals are those of `cross_validate`. They show the uncertainty
+    of few held-out cells, not that of the choice: see ``n_folds_5``. The error ``input_knn`` is
+    that of five neighbours by z-scores for at most 2,000 cells of each fold, as in
+    `cross_validate`. Neighbours and forest have at most 10,000 of the training cells.
 
     There is a training for each fold with each size and with all features. The recipe "draft" of
     `CentroidEncoder` takes a fraction of the time.
@@ -161,13 +162,13 @@ def feature_panel(
     earlier = _result.StoredPanel.read(adata, key)
     _result.check_free(adata, key, is_own=earlier is not None)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
-    source = None, layer, False, mask_var, unlabeled_category
-    cells = read_cells(adata, label_key, *source, missing, group_key, random_state)
+    labels = label_key, unlabeled_category, missing, group_key, random_state
+    cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
     assert cells.names is not None  # those of variables
     if sizes is None:
         sizes = [size for size in SIZES if size < len(cells.names)] or SIZES[:1]
-    if isinstance(sizes, str) or not np.iterable(sizes) or len(sizes) == 0:
-        raise InputError(f"sizes must be whole numbers; got {sizes!r}", parameter="sizes")
+    fits = np.iterable(sizes) and not isinstance(sizes, str) and len(sizes) > 0
+    check(fits, f"sizes must be whole numbers; got {sizes!r}", "sizes")
     for i, size in enumerate(sizes):
         Number(1, integer=True).check("sizes", size, f"[{i}]")
     text = f"sizes has {max(sizes)}, but there are {len(cells.names)} features in all; pass smaller"
@@ -207,11 +208,7 @@ class FeaturePanel(_run.Job):
         n_folds = int(self._params["n_folds"])
         self.folds = cross_validation_folds(self._codes, n_folds, self._seed, self._groups)
         """Fold of each of these rows."""
-        table = pd.crosstab(self.folds, self._codes)
-        is_known = table.sum() > table
-        fits = (is_known.sum(axis=1) > 1).all() and (is_known & (table > 0)).any(axis=None)
-        text = f"with {n_folds} folds, a training would have cells of one class only: there are too"
-        check(fits, f"{text} few cells, or each class is a group of obs (group_key)")
+        check_folds(self.folds, self._codes, n_folds)
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes, sizes = self._cells, self._codes, self._params["sizes"].tolist()
@@ -259,7 +256,7 @@ class FeaturePanel(_run.Job):
         _, distances = judged(fit, rows)
         wrong = pd.DataFrame({"map": fit.known[distances.argmin(axis=1)] != codes[rows]}, rows)
         known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
-        wrong.loc[new, "knn"] = input_neighbors(X, known, codes[known], new) != codes[new]
+        wrong.loc[new, "input_knn"] = input_neighbors(X, known, codes[known], new) != codes[new]
         # The time of a forest grows faster than the cells.
         known, rng = np.flatnonzero(train), np.random.default_rng(seed)
         known = known[representatives(codes[known], N_REFERENCE, N_OF_CLASS, rng)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 import os
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,22 +12,24 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tables import colors_key, embedding_key, obs_key, plain_key
-from centroid_encoder.tl import _read, _result
-from centroid_encoder.tl._matrix import LazyMatrix, in_memory
-from centroid_encoder.tl._new_cells import (
+from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._cells import (
     MAX_MISSING,
     NewCells,
     Placed,
+    Source,
     placed_chunks,
     read_new_cells,
 )
-from centroid_encoder.tl._read import logger
-from centroid_encoder.tl._reference import Reference, check_space, read_reference
+from centroid_encoder.tl._check import check_choice, logger
+from centroid_encoder.tl._matrix import LazyMatrix, in_memory
+from centroid_encoder.tl._reference import categories_of, check_space, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -36,6 +37,13 @@ SHIFTED = 0.5
 """Lower quartile of the novelty of a query above which it counts as shifted as a whole."""
 LEAST_CELLS = 20
 """Least number of cells for a warning that they are shifted."""
+SHIFT = (
+    "the query is shifted as a whole: three in four of its cells are more novel than {:.0%} of the "
+    "training cells. The reason may be another protocol, depth or normalisation, or cells of kinds "
+    "that the map lacks: labels and novelty are less reliable. Check that the query was normalised "
+    "like the training cells; to remove the difference of batches, integrate both before training "
+    "(Harmony, scVI, scANVI)"
+)
 
 
 @from_job
@@ -191,35 +199,46 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # `from_job` uses them.
-    _read.check_choice("missing", missing, MissingFeatures)
+    check_choice("missing", missing, MissingFeatures)
     text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
     check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
-    shares = {"max_missing": max_missing, "min_confidence": min_confidence}
-    for name, share in (shares | {"max_novelty": max_novelty}).items():
-        if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-            raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
+    limits = {"min_confidence": min_confidence, "max_novelty": max_novelty}
+    for name, share in {"max_missing": max_missing, **limits}.items():
+        fits = np.ndim(share) == 0 and are_shares(share)
+        check(fits, f"{name} must be a number in [0, 1]; got {share!r}", name)
     key_added = plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
-    known = read_reference(reference, key, device)
-    if max_novelty < 1 and known.model.fitted_map.novelty is None:
-        text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
-        raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
-    logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    source: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
-    if source == {"use_rep": None, "layer": None, "use_raw": False}:
-        source = dict(known.source)
+    model, origin, known = read_reference(reference, key, device)
+    text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call its"
+    fits = max_novelty == 1 or model.fitted_map.novelty is not None
+    check(fits, f"{text} fit_novelty", "max_novelty")
+    logger.info("ingesting %d cells into the map of %s", adata.n_obs, origin)
+    source, given = Source(use_rep, layer, use_raw), {}
+    categories, colors = pd.Index(model.classes_.tolist()), None
+    if known is not None:
+        stored = _result.read_map(known, key)
+        categories, colors = categories_of(known, stored.label_key, categories)
+        # The labels of ingested cells are predictions of a map that was trained on other labels.
+        label_key = stored.params.get("reference_label_key", stored.label_key)
+        given = {"label_key": label_key, **vars(stored.source)}
+        source = stored.source if source == Source() else source
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
-    cells, notices = read_new_cells(adata, known.model, source, allowed)
-    is_named = cells.names is not None and hasattr(known.model, "feature_names_in_")
-    if known.source and source["use_rep"] not in (None, "X") and not is_named:
-        check_space(adata, source["use_rep"], known, is_chosen=use_rep is not None)
+    cells, notices = read_new_cells(adata, model, source, allowed)
+    is_named = cells.names is not None and hasattr(model, "feature_names_in_")
+    if known is not None and source.is_rep and not is_named:
+        of_both = adata, str(source.use_rep), known, given["use_rep"]
+        check_space(*of_both, is_chosen=use_rep is not None)
     own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    limits = float(min_confidence), float(max_novelty)
-    return Ingestion(cells, key_added, notices, known, missing, *limits)
+    params: dict[str, Any] = {"label_key": obs_key(key_added, "label"), "missing": missing}
+    params |= {"n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum())}
+    params |= {name: float(limit) for name, limit in limits.items()}
+    params |= {f"reference_{name}": str(value) for name, value in given.items() if value}
+    params |= {"max_missing": allowed} if missing == "estimate" else {}
+    return Ingestion(cells, key_added, notices, origin, params, categories, colors)
 
 
 @dataclass(eq=False)
@@ -231,14 +250,12 @@ class Ingestion(Job):
     """
 
     _cells: NewCells
-    _known: Reference
-    _missing: MissingFeatures
-    _min_confidence: float
-    _max_novelty: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.origin = self._known.origin
+    origin: str
+    _params: dict[str, Any]
+    _categories: pd.Index
+    """Classes in the order of the label column of the reference."""
+    _colors: list[str] | None
+    """Their colours."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -249,8 +266,8 @@ class Ingestion(Job):
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
-        x, counts = in_memory(X[:1000]), self._known.model.trained_on_counts_
-        x = x if cells.index is None else x[:, cells.index[cells.index >= 0]]
+        x, counts = in_memory(X[:1000]), cells.model.trained_on_counts_
+        x = x[:, cells.index[~cells.absent]]
         text = f"{cells.where} looks like raw counts, but the map was trained on other values;"
         cure = "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass"
         fits = counts or not matrix.looks_whole(x, above=20)
@@ -267,36 +284,26 @@ class Ingestion(Job):
         return self._results_of(np.concatenate(found))
 
     def _results_of(self, placed: Placed) -> Results:
-        known, key, model = self._known, self.key, self._known.model
+        key, model, colors = self.key, self._cells.model, self._colors
+        params = {"ingested_from": self.origin, **self._params}
         classes = pd.Index(model.classes_.tolist())
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         if n_unusable := int(np.isnan(confidence).sum()):
-            text = f"{n_unusable} cells are unassigned: they lack more of the map's features than"
-            text = f"{text} max_missing={self._cells.max_missing} allows, or have no value"
-            if self._missing == "drop":
-                text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
+            text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
+            if params["missing"] != "drop":
+                text = (
+                    f"{n_unusable} cells are unassigned: they lack more of the map's features than "
+                    f"max_missing={self._cells.max_missing} allows, or have no value"
+                )
             self.notices.append(text)
-        assigned = confidence >= self._min_confidence
-        if self._max_novelty < 1:
-            assigned &= novelty <= self._max_novelty
+        assigned = confidence >= params["min_confidence"]
+        if params["max_novelty"] < 1:
+            assigned &= novelty <= params["max_novelty"]
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
-        label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
-        index, used = self._cells.index, model.feature_weights_ > 0
-        reference = {"label_key": known.label_key, **known.source}
-        params: dict[str, Any] = {
-            "ingested_from": self.origin,
-            "label_key": obs_key(key, "label"),
-            "missing": self._missing,
-            "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
-            "min_confidence": self._min_confidence,
-            "max_novelty": self._max_novelty,
-            **{f"reference_{name}": str(value) for name, value in reference.items() if value},
-        }
-        if self._missing == "estimate":
-            params["max_missing"] = self._cells.max_missing
-        colors = known.colors
-        doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
+        label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
+        doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1
+        doubted = doubted or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
             label = label.add_categories([_result.UNASSIGNED]).fillna(_result.UNASSIGNED)
             params["unlabeled_category"] = _result.UNASSIGNED
@@ -304,28 +311,21 @@ class Ingestion(Job):
         if len(finite := novelty[np.isfinite(novelty)]):
             quartile = params["novelty_quartile"] = float(np.quantile(finite, 0.25))
             if len(finite) >= LEAST_CELLS and quartile > SHIFTED:
-                self.notices.append(
-                    "the query is shifted as a whole: three in four of its cells are more novel "
-                    f"than {quartile:.0%} of the training cells. The reason may be another "
-                    "protocol, depth or normalisation, or cells of kinds that the map lacks: "
-                    "labels and novelty are less reliable. Check that the query was normalised "
-                    "like the training cells; to remove the difference of batches, integrate both "
-                    "before training (Harmony, scVI, scANVI)"
-                )
+                self.notices.append(SHIFT.format(quartile))
         config, arrays = model.to_state()
         state = {"config": json.dumps(config), "arrays": arrays}
         centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
         stored = _result.StoredMap(params, classes, centers, model=state, id=map_id)
-        of_column = colors_key(obs_key(key, "label"))
-        uns: dict[str, Any] = {key: stored.to_uns(), of_column: colors}
+        columns: dict[Column, Any] = {
+            "label": label,
+            "confidence": confidence,
+            "novelty": novelty,
+            "split": pd.Categorical([_result.QUERY] * len(label)),
+            "map": pd.Categorical([map_id] * len(label)),
+        }
+        of_label = colors_key(obs_key(key, "label"))
         return {
-            "obs": {
-                obs_key(key, "label"): label,
-                obs_key(key, "confidence"): confidence,
-                obs_key(key, "novelty"): novelty,
-                obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
-                obs_key(key, "map"): pd.Categorical([map_id] * len(label)),
-            },
+            "obs": {obs_key(key, name): values for name, values in columns.items()},
             "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
-            "uns": uns,
+            "uns": {key: stored.to_uns(), of_label: colors},
         }

@@ -1,4 +1,4 @@
-"""Matrices of an AnnData: loaded or read by parts; their gaps are counted and filled."""
+"""Matrices of an AnnData: loaded or read by parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
+from centroid_encoder.core.gaps import count_gaps, fill, means_without_gaps
+from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.errors import InputError, check
 
 issparse: Callable[[Any], bool] = sparse.issparse
@@ -48,21 +49,6 @@ def in_memory(X: Any) -> Matrix:
         if all(map(pd.api.types.is_numeric_dtype, numbers.dtypes)):
             return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
     return usable(X).tocsr() if issparse(X) else np.asarray(X)
-
-
-def stored(x: Any) -> NDArray[Any]:
-    """Return the stored values of a sparse matrix, or all values of a dense one."""
-    return np.asarray(x.data if issparse(x) else x)
-
-
-def fill(x: Any, values: NDArray[np.floating]) -> Any:
-    """Replace NaN and inf by the value of their column; return a copy if there are any."""
-    bad = ~np.isfinite(stored(x))
-    if bad.any():
-        x = x.copy()
-        columns = np.nonzero(bad)[1] if isinstance(x, np.ndarray) else x.indices[bad]
-        stored(x)[bad] = values[columns]
-    return x
 
 
 @dataclass
@@ -151,39 +137,6 @@ def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
     return np.unique(np.r_[0, starts, n])
 
 
-def is_gap(x: Any) -> Any:
-    """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
-    if isinstance(x, np.ndarray):
-        return ~np.isfinite(x)
-    return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
-
-
-def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
-    """Return the number of NaN and infinite values of each row, in one pass."""
-    counts = np.zeros(X.shape[0], dtype=np.intp)
-    for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
-        if not np.isfinite(stored(x)).all():
-            counts[part] = is_gap(x).sum(axis=1)
-    return counts
-
-
-def describe_gaps(
-    X: Matrix | Lazy, counts: NDArray[np.intp], where: str, obs_names: pd.Index, names: Any
-) -> str:
-    """Return text with the number of gaps and the place of the first one.
-
-    `counts` are those of `count_gaps`, `where` is the name of the matrix, and `names` are those of
-    its columns, if it has any.
-    """
-    row = int(np.argmax(counts > 0))
-    column = is_gap(X[row : row + 1]).nonzero()[1].min()
-    feature = f"column {column}" if names is None else repr(names[column])
-    return (
-        f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
-        f"{len(counts)} cells; the first is {feature} of cell {obs_names[row]!r}"
-    )
-
-
 def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     """Replace NaN and inf by the mean of the feature's finite values in the training cells.
 
@@ -192,10 +145,5 @@ def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     """
     if not isinstance(X, LazyMatrix) and not count_gaps(X).any():
         return X
-    sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
-    for part, rows in row_chunks(X):
-        x: Any = rows[train[part]]
-        counts -= is_gap(x).sum(axis=0)
-        sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
-    means = sums / np.maximum(counts, 1)
+    means = means_without_gaps(X, train)
     return replace(X, means=means) if isinstance(X, LazyMatrix) else fill(X, means)

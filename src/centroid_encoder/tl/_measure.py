@@ -14,8 +14,9 @@ from anndata import AnnData
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from centroid_encoder.core.axes import channel_axes, kept_axes
+from centroid_encoder.checks import are_shares
 from centroid_encoder.errors import check
+from centroid_encoder.tl._axes import channel_axes, kept_axes
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
 SHAPES = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent"]
@@ -143,10 +144,9 @@ class Measurement:
     def __post_init__(self) -> None:
         self.notices: list[str] = []
         self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
-        shares = np.asarray(self.quantiles)
-        fits = shares.dtype.kind in "biuf" and bool(((shares >= 0) & (shares <= 1)).all())
-        check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
-        self._shares: list[float] = np.unique(shares.astype(float)).tolist()
+        fits, text = are_shares(self.quantiles), "quantiles must be in [0, 1]"
+        check(fits, f"{text}; got {self.quantiles!r}", "quantiles")
+        self._shares: list[float] = np.unique(np.asarray(self.quantiles, dtype=float)).tolist()
         properties = self.properties
         fits = isinstance(properties, Iterable) and all(name in MORE for name in properties)
         check(fits, f"properties must be among {MORE}; got {properties!r}", "properties")

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.errors import InputError, MissingKeyError, issue_warning
+from centroid_encoder.checks import are_shares
+from centroid_encoder.errors import MissingKeyError, check, issue_warning
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation, stored_column
@@ -99,8 +100,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     >>> ce.tl.cross_validate(adata, "bulk_labels", progress=False)
     >>> suspects = ce.tl.mislabeled(adata)
     """
-    if max_own is not None and not 0 <= max_own <= 1:
-        raise InputError(f"max_own must be in [0, 1]; got {max_own!r}", parameter="max_own")
+    fits = max_own is None or are_shares(max_own)
+    check(fits, f"max_own must be in [0, 1]; got {max_own!r}", "max_own")
     validated = StoredCrossValidation.read(adata, key)
     if validated is None:
         text = f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -15,23 +18,16 @@ from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 from centroid_encoder.checks import Number
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.features import class_sums
+from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
-from centroid_encoder.errors import InputError, check, check_name, issue_warning
+from centroid_encoder.errors import check, check_name
 from centroid_encoder.tables import is_key, result_columns
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._cells import MaskVar, Source, Values, read_new_cells
+from centroid_encoder.tl._check import check_choice, check_key, check_known, listed, read_mask
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import fill, is_gap
-from centroid_encoder.tl._new_cells import read_new_cells
-from centroid_encoder.tl._read import (
-    MaskVar,
-    check_choice,
-    check_key,
-    listed,
-    near_matches,
-    read_mask,
-    read_matrix,
-)
-from centroid_encoder.tl._result import SELECTIONS, TEST, TRAIN, Result, check_free, read_result
+from centroid_encoder.tl._run import Callback, Job, Progress, Results, check_stop, from_job
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +37,8 @@ Doubles = NDArray[np.float64]
 Groups = tuple[pd.Index, Codes, Codes, int | None]
 """Names of the groups that have cells; the (n_obs,) group of each cell, −1 for cells that take no
 part; the groups that are ranked; the group with which they are compared, or None for the rest."""
-Ranking = tuple[dict[str, Any], dict[str, Any], list[str]]
-"""Arguments of `_records`, parameters to be stored, and warnings."""
+Ranked = tuple[NDArray[np.object_], dict[str, Doubles], dict[str, Doubles]]
+"""Names of the features, and the numbers and shares of `_records`."""
 
 LEAST_CELLS = 10
 """Least number of cells of a donor or image on a side."""
@@ -52,6 +48,7 @@ LARGEST = 20
 """Larger means than this are no logarithms of counts."""
 
 
+@from_job
 def rank_features(
     adata: AnnData,
     groupby: str,
@@ -68,7 +65,9 @@ def rank_features(
     mask_var: MaskVar = None,
     n_features: int | None = None,
     key_added: str = "rank_features",
-) -> None:
+    progress: bool = True,
+    copy: bool = False,
+) -> Ranking:
     """Rank the features of each group of cells by how far they differ from those of other cells.
 
     The result has the layout of ``sc.tl.rank_genes_groups``, so that scanpy's functions read it:
@@ -106,11 +105,13 @@ def rank_features(
         Number of features that are stored for each group, best first; default: all.
     key_added
         Key of ``adata.uns`` for the result. An earlier ranking of this function is replaced.
+    progress, copy
+        As in `centroid_encoder`.
 
     Returns
     -------
-    None
-        ``adata.uns[key_added]`` has
+    AnnData | None
+        None, or the copy if ``copy=True``. ``adata.uns[key_added]`` has
 
         ``names`` : record array
             Features of each group, by decreasing score. All record arrays have a field for each
@@ -177,40 +178,51 @@ def rank_features(
     >>> import centroid_encoder as ce
     >>> import scanpy as sc
     >>> adata = sc.datasets.pbmc68k_reduced()
-    >>> ce.tl.rank_features(adata, "bulk_labels", ["CD19+ B"], n_features=3)
+    >>> ce.tl.rank_features(adata, "bulk_labels", ["CD19+ B"], n_features=3, progress=False)
     >>> sc.get.rank_genes_groups_df(adata, "CD19+ B", key="rank_features")["names"].tolist()
     ['CD79A', 'CD79B', 'CD74']
     """
+    del progress, copy  # `from_job` uses them.
     text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
     check(str(method) != "wilcoxon", text, "method")
     check_choice("method", method, Method)
     check_name(key_added, "key_added", "a key of uns")
     check_key(key_added, "key_added")
-    check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
+    _result.check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
     Number(1, integer=True, instead=(None,)).check("n_features", n_features)
-    sources = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw, "mask_var": mask_var}
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
-    chosen = np.ones(adata.n_obs, dtype=bool)
+    source, chosen = Source(use_rep, layer, bool(use_raw), mask_var), np.ones(adata.n_obs, bool)
+    notices: list[str] = []
     if method == "map":
-        others = {"subset": subset, "group_key": group_key, **sources}
-        for name, value in others.items():
+        given = {"subset": subset, "group_key": group_key, **vars(source), "use_raw": use_raw}
+        for name, value in given.items():
             check(value is None, f'{name} has no effect with method="map"', name)
-        result = _map_of(adata, groupby, key)
-        chosen = result.codes >= 0
+        result = _result.read_result(adata, key, trained=True)
+        text = f"groupby={groupby!r}: the classes of the map are those of {result.label_key!r}"
+        check(groupby == result.label_key, f'{text}; pass method="auroc"', "groupby")
+        source, chosen, params["key"] = result.stored.source, result.codes >= 0, key
     elif subset is not None:
         chosen = read_mask(adata.obs, "obs", subset, "subset")
     compared = _read_groups(adata, groupby, groups, reference, chosen)
+    if use_raw is None and method == "auroc" and use_rep is layer is mask_var is None:
+        source = Source(use_raw=adata.raw is not None)
+    params |= {} if group_key is None else {"group_key": group_key}
+    params["corr_method"] = "benjamini-hochberg"
+    params |= {"use_raw": source.use_raw, "layer": source.layer}
     if method == "map":
-        found, more, notices = _of_map(adata, compared, result)
-        params |= {"key": key}
-    else:
-        found, more, notices = _of_data(adata, groupby, compared, sources, group_key)
-        params |= {} if group_key is None else {"group_key": group_key}
-    params |= {"corr_method": "benjamini-hochberg", **more}
-    fields = compared[0][compared[2]]
-    adata.uns[key_added] = {"params": params, **_records(fields, n_features, **found)}
-    for notice in notices:
-        issue_warning(notice, stacklevel=2)
+        cells, notices = read_new_cells(adata, fitted_model(adata, key, device="cpu"), source)
+        text = 'the features of the map have no names; pass method="auroc" to compare those of X'
+        check(cells.names is not None, text, "method")
+        rank: Any = partial(_by_map, split=result.split.to_numpy())
+        return Ranking(cells, key_added, notices, compared, params, n_features, rank)
+    values, units = source.read(adata), None
+    check(values.names is not None, f"{values.where} has no names of its columns", "use_rep")
+    if group_key is not None and (reason := _circular(adata, groupby)):
+        notices.append(f"no p-values, which would be circular: {reason}")
+    elif group_key is not None:
+        units = np.asarray(categorical(adata, group_key, "group_key").codes)
+    rank = partial(_by_data, adata=adata, units=units)
+    return Ranking(values, key_added, notices, compared, params, n_features, rank)
 
 
 def _is_ranking(stored: Any) -> bool:
@@ -233,9 +245,8 @@ def _read_groups(
     check(names.is_unique and "" not in names, f"{text}; rename them", "groupby")
 
     def index(name: object, parameter: str) -> int:
-        if str(name) not in names:
-            text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
-            raise InputError(f"{text}{near_matches(str(name), names)}", parameter)
+        text = f"{parameter}: no cell has {name!r} in obs[{groupby!r}]"
+        check_known(str(name), names, text, parameter)
         return int(names.get_loc(str(name)))
 
     against = None if reference == "rest" else index(reference, "reference")
@@ -248,6 +259,100 @@ def _read_groups(
     if against is not None:
         codes = np.where(np.isin(codes, [*ranked, against]), codes, -1)
     return names, codes, ranked, against
+
+
+@dataclass(eq=False)
+class Ranking(Job):
+    """A job that ranks the features of groups."""
+
+    groups: Groups
+    params: dict[str, Any]
+    _n_features: int | None
+    _rank: Callable[[Ranking, Callback], Ranked]
+
+    def _compute(self, callback: Callback) -> Results:
+        names, _, ranked, _ = self.groups
+        records = _records(names[ranked], self._n_features, *self._rank(self, callback))
+        return {"uns": {self.key: {"params": self.params, **records}}}
+
+
+def _by_data(job: Ranking, callback: Callback, adata: AnnData, units: Codes | None) -> Ranked:
+    """Rank by the effect sizes of the data; `units` are (n_obs,) donors or images."""
+    (names, codes, ranked, against), values = job.groups, job._cells
+    n_done = count(1)
+
+    def step() -> None:
+        check_stop(callback, Progress(next(n_done), len(values.names), "feature"))
+
+    found = effects(values.X, codes, len(names), against, step)
+    of_ranked = {name: of_groups[ranked] for name, of_groups in found.items()}
+    nothing = np.full_like(of_ranked["auroc"], np.nan)
+    numbers = {
+        "scores": 2 * of_ranked["auroc"] - 1,
+        "logfoldchanges": nothing,
+        "mean_differences": of_ranked["difference"],
+        "pvals": nothing,
+    }
+    if _is_log1p(adata, values, codes, found["mean"]):
+        base = (adata.uns["log1p"] or {}).get("base")
+        factor = 1.0 if base is None else np.log(base)
+        mean, rest = (np.expm1(of_ranked[x] * factor) + 1e-9 for x in ("mean", "mean_rest"))
+        numbers["logfoldchanges"] = np.log2(mean / rest)
+    shares = {"pts": of_ranked["positive"]}
+    if against is None:
+        shares["pts_rest"] = of_ranked["positive_rest"]
+    if units is not None:
+        numbers["pvals"], few = _p_values(values.X, job.groups, units)
+        if few.any():
+            text = f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values"
+            where = f"obs[{job.params['group_key']!r}]"
+            job.notices.append(f"{text} of {where} on each side, with {LEAST_CELLS} cells each")
+    return values.names, numbers, shares
+
+
+def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ranked:
+    """Rank by the contributions to the margins of a map; `split` is that of all cells."""
+    import torch
+
+    from centroid_encoder.core.attributions import attribute
+
+    (names, codes, ranked, against), cells = job.groups, job._cells
+    map_, features = cells.model.fitted_map, np.asarray(cells.model.feature_names_in_, object)
+    at = pd.Index([str(name) for name in cells.model.classes_.tolist()]).get_indexer(names)
+    kept = map_.standardizer.kept
+
+    def inputs(group: int, part: str) -> Iterator[Tensor]:
+        """Yield the standardised features of the cells of a group in a split."""
+        for _, x in row_chunks(cells.X, np.flatnonzero((split == part) & (codes == group))):
+            yield map_.standardizer(cells.imputed(x).expected())
+
+    sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
+    for j in range(len(names)):
+        for z in inputs(j, _result.TRAIN):
+            sums[j] += np.asarray(z.double().sum(dim=0))
+            sizes[j] += len(z)
+    scores = np.full((len(ranked), len(features)), np.nan)
+    deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
+    for i, j in enumerate(ranked.tolist()):
+        others = [k for k in range(len(names)) if k != j] if against is None else [against]
+        text = "no cell of the reference was trained on; pass all cells of the map"
+        check(sizes[others].any(), text, "adata")
+        baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
+        total, squares = np.zeros((2, len(kept)))
+        for z in inputs(j, _result.TEST):
+            found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
+            n_cells[i] += len(found)
+            total += found.sum(axis=0)
+            squares += np.square(found).sum(axis=0)
+        text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
+        check(n_cells[i], f"{text} it out of groups", "groups")
+        scores[i, kept] = mean = total / n_cells[i]
+        deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
+        check_stop(callback, Progress(i + 1, len(ranked), "group"))
+    job.params["n_cells"] = n_cells
+    nothing = np.full_like(scores, np.nan)
+    numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
+    return features, numbers | {"pvals": nothing}, {}
 
 
 def _records(
@@ -281,60 +386,18 @@ def _records(
     return found
 
 
-def _of_data(
-    adata: AnnData,
-    groupby: str,
-    groups: Groups,
-    sources: dict[str, Any],
-    group_key: str | None,
-) -> Ranking:
-    """Rank by the effect sizes of the data."""
-    names, codes, ranked, against = groups
-    if sources["use_raw"] is None:
-        chosen = [sources[name] is not None for name in ("use_rep", "layer", "mask_var")]
-        sources["use_raw"] = adata.raw is not None and not any(chosen)
-    X, where, features = read_matrix(adata, **sources)
-    if features is None:
-        raise InputError(f"{where} has no names of its columns", "use_rep")
-    found = effects(X, codes, len(names), against)
-    numbers = {
-        "scores": 2 * found.auroc[ranked] - 1,
-        "logfoldchanges": np.full((len(ranked), len(features)), np.nan),
-        "mean_differences": found.difference[ranked],
-        "pvals": np.full((len(ranked), len(features)), np.nan),
-    }
-    if where in ("X", "raw.X") and _is_log1p(adata, X, features, codes, found.mean):
-        base = (adata.uns["log1p"] or {}).get("base")
-        factor = 1.0 if base is None else np.log(base)
-        mean, rest = (np.expm1(m[ranked] * factor) + 1e-9 for m in (found.mean, found.mean_rest))
-        numbers["logfoldchanges"] = np.log2(mean / rest)
-    shares = {"pts": found.positive[ranked]}
-    if against is None:
-        shares["pts_rest"] = found.positive_rest[ranked]
-    notices = []
-    if group_key is not None and (reason := _circular(adata, groupby)):
-        notices.append(f"no p-values, which would be circular: {reason}")
-    elif group_key is not None:
-        units = np.asarray(categorical(adata, group_key, "group_key").codes)
-        numbers["pvals"], few = _p_values(X, groups, units)
-        if few.any():
-            text = f"no p-values for {listed(names[ranked[few]])}: they need {LEAST_UNITS} values"
-            notices = [f"{text} of obs[{group_key!r}] on each side, with {LEAST_CELLS} cells each"]
-    params = {name: sources[name] for name in ("use_raw", "layer")}
-    return {"features": features, "numbers": numbers, "shares": shares}, params, notices
-
-
-def _is_log1p(
-    adata: AnnData, X: Any, features: NDArray[np.object_], codes: Codes, means: Doubles
-) -> bool:
-    """Return whether values of X or raw are those that ``sc.pp.log1p`` made.
+def _is_log1p(adata: AnnData, values: Values, codes: Codes, means: Doubles) -> bool:
+    """Return whether values are those of X or raw as ``sc.pp.log1p`` made them.
 
     They may be counts, or may have been scaled since; `means` are those of the groups.
     """
-    largest = np.nanmax(np.abs(means), initial=0)
-    if "log1p" not in adata.uns or (means < 0).any() or largest > LARGEST or looks_whole(X):
+    largest, is_whole = np.nanmax(np.abs(means), initial=0), looks_whole(values.X)
+    if values.where not in ("X", "raw.X") or "log1p" not in adata.uns:
         return False
-    if not {"mean", "std"} <= set(adata.var) or not np.isin(features, adata.var_names).all():
+    if (means < 0).any() or largest > LARGEST or is_whole:
+        return False
+    features = pd.Index(values.names)
+    if not {"mean", "std"} <= set(adata.var) or not features.isin(adata.var_names).all():
         return True
     # The moments that `sc.pp.scale` stores are those of X, or of a layer, before it was scaled.
     sizes = np.bincount(codes[codes >= 0], minlength=len(means))
@@ -352,7 +415,7 @@ def _circular(adata: AnnData, column: str) -> str:
     """
     if column in result_columns(adata.obs):
         return f"obs[{column!r}] holds results of a map, which used the features"
-    how = (adata.uns.get(SELECTIONS) or {}).get(column, {})
+    how = (adata.uns.get(_result.SELECTIONS) or {}).get(column, {})
     if how.get("uses_features"):
         return f"the features made the selection {column!r} ({how['how']})"
     stored = adata.uns.get(column)
@@ -408,61 +471,3 @@ def _t_test(first: Doubles, other: Doubles, *, paired: bool) -> Doubles:
         warnings.simplefilter("ignore")
         test = ttest_rel(first, other) if paired else ttest_ind(first, other, equal_var=False)
     return np.where(is_same, np.nan, test.pvalue)
-
-
-def _map_of(adata: AnnData, groupby: str, key: str) -> Result:
-    """Return a map whose classes are the groups."""
-    result = read_result(adata, key, trained=True)
-    text = f"groupby={groupby!r}: the classes of the map are those of {result.label_key!r}"
-    check(groupby == result.label_key, f'{text}; pass method="auroc"', "groupby")
-    return result
-
-
-def _of_map(adata: AnnData, groups: Groups, result: Result) -> Ranking:
-    """Rank by the contributions to the margins of a map."""
-    names, codes, ranked, against = groups
-    import torch
-
-    from centroid_encoder.core.attributions import attribute
-
-    model = fitted_model(adata, result.key, device="cpu")
-    cells, notices = read_new_cells(adata, model, result.stored.source, 1.0)
-    text = "the features of the map have no names"
-    check(cells.names is not None, f'{text}; pass method="auroc" to compare those of X', "method")
-    map_, features = model.fitted_map, np.asarray(model.feature_names_in_, dtype=object)
-    at = pd.Index([str(name) for name in model.classes_.tolist()]).get_indexer(names)
-    split, kept = result.split.to_numpy(), map_.standardizer.kept
-
-    def chosen(mask: NDArray[np.bool_]) -> Iterator[Tensor]:
-        for _, x in row_chunks(cells.X, np.flatnonzero(mask)):
-            yield map_.standardizer(cells.expected(x))
-
-    sums, sizes = np.zeros((len(names), len(kept))), np.zeros(len(names))
-    for j in range(len(names)):
-        for z in chosen((split == TRAIN) & (codes == j)):
-            sums[j] += np.asarray(z.double().sum(dim=0))
-            sizes[j] += len(z)
-    scores = np.full((len(ranked), len(features)), np.nan)
-    deviations, n_cells = scores.copy(), np.zeros(len(scores), dtype=np.int64)
-    for i, j in enumerate(ranked.tolist()):
-        others = [k for k in range(len(names)) if k != j] if against is None else [against]
-        text = "no cell of the reference was trained on; pass all cells of the map"
-        check(sizes[others].any(), text, "adata")
-        baseline = torch.from_numpy(sums[others].sum(axis=0) / sizes[others].sum()).float()
-        n, (total, squares) = 0, np.zeros((2, len(kept)))
-        for z in chosen((split == TEST) & (codes == j)):
-            found = attribute(map_, z, baseline, int(at[j]), at[others].tolist()).astype(np.float64)
-            n += len(found)
-            total += found.sum(axis=0)
-            squares += np.square(found).sum(axis=0)
-        text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
-        check(n, f"{text} it out of groups", "groups")
-        scores[i, kept] = mean = total / n
-        deviations[i, kept] = np.sqrt(np.maximum(squares / n - mean**2, 0))
-        n_cells[i] = n
-    nothing = np.full_like(scores, np.nan)
-    numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}
-    params = {name: result.stored.source[name] for name in ("use_raw", "layer")}
-    params |= {"n_cells": n_cells}
-    numbers |= {"pvals": nothing}
-    return {"features": features, "numbers": numbers, "shares": {}}, params, notices

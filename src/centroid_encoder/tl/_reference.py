@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,78 +18,50 @@ from centroid_encoder.tl import _result
 from centroid_encoder.tl._fitted_model import fitted_model
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A map, and the properties of its reference that are copied to the results of a query."""
-
-    model: CentroidEncoder
-    origin: str
-    """Name of the reference."""
-    categories: pd.Index
-    """Classes in the order of the categories of the label column."""
-    label_key: str | None = None
-    """Label column of the training; None for a map alone."""
-    source: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `read_matrix` for the training cells; empty for a map alone."""
-    colors: list[str] | None = None
-    """Colours of `categories`."""
-    loadings: pd.DataFrame | None = None
-    """Loadings of the PCA whose components the map takes, see `loadings_of`."""
-
-
 def read_reference(
     reference: AnnData | CentroidEncoder | str | os.PathLike[str], key: str, device: str | None
-) -> Reference:
-    """Read the map of a reference; errors are those of `tl.ingest`."""
-    if isinstance(reference, AnnData):
-        return _of_anndata(reference, key, device, "an AnnData")
+) -> tuple[CentroidEncoder, str, AnnData | None]:
+    """Read the map of a reference and its name; errors are those of `tl.ingest`.
+
+    Returns also an AnnData with the stored map, its labels and colours, and loadings of PCAs; None
+    for a map alone.
+    """
     if isinstance(reference, CentroidEncoder):
-        return _of_model(reference, "a CentroidEncoder")
-    if not isinstance(reference, str | os.PathLike):
+        check_is_fitted(reference)
+        return reference, "a CentroidEncoder", None
+    origin = "an AnnData"
+    if not isinstance(reference, AnnData):
         text = "reference must be an AnnData with a map, a CentroidEncoder or a path; got"
-        raise InputTypeError(f"{text} {type(reference).__name__}", parameter="reference")
-    path = Path(reference)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
-    if path.is_file() and path.suffix.lower() != ".h5ad":
-        return _of_model(load(path, device=device or "auto"), path.name)
-    with reading(path), opened(path) as file:
-        # Only the map, its labels and their colours, and loadings of a PCA are read.
-        obs, uns = read_elem(file["obs"]), file.get("uns", {})
-        wanted = {plain_key(key), *map(colors_key, obs)}.intersection(uns)
-        uns = {name: read_elem(uns[name]) for name in wanted}
-        parts = {name: read_elem(file[name]) for name in ("var", "varm") if name in file}
-        adata = AnnData(obs=obs, uns=uns, **parts)
-    return _of_anndata(adata, key, device, path.name)
+        is_path = isinstance(reference, str | os.PathLike)
+        check(is_path, f"{text} {type(reference).__name__}", "reference", InputTypeError)
+        path = Path(reference)
+        if not path.exists():
+            raise FileNotFoundError(f"there is no file {str(path)!r}")
+        origin = path.name
+        if path.is_file() and path.suffix.lower() != ".h5ad":
+            return load(path, device=device or "auto"), origin, None
+        with reading(path), opened(path) as file:
+            # Cells are not read.
+            obs, uns = read_elem(file["obs"]), file.get("uns", {})
+            wanted = {plain_key(key), *map(colors_key, obs)}.intersection(uns)
+            uns = {name: read_elem(uns[name]) for name in wanted}
+            parts = {name: read_elem(file[name]) for name in ("var", "varm") if name in file}
+            reference = AnnData(obs=obs, uns=uns, **parts)
+    return fitted_model(reference, key, device=device or "auto"), origin, reference
 
 
-def _of_model(model: CentroidEncoder, origin: str) -> Reference:
-    check_is_fitted(model)
-    return Reference(model, origin, pd.Index(model.classes_.tolist()))
-
-
-def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
-    stored = _result.read_map(adata, key)
-    known = _of_model(fitted_model(adata, key, device=device or "auto"), origin)
-    categories, colors = known.categories, None
-    if stored.label_key in adata.obs:
-        found = _result.label_categories(adata.obs[stored.label_key])
-        given = adata.uns.get(colors_key(stored.label_key), ())
-        if categories.isin(found).all():
-            used = found.isin(categories)
-            categories = found[used]
-            if len(given) >= len(found):
-                colors = [str(given[i]) for i in np.flatnonzero(used)]
-    # The labels of ingested cells are predictions of a map that was trained on other labels.
-    label_key = stored.params.get("reference_label_key", stored.label_key)
-    return replace(
-        known,
-        categories=categories,
-        label_key=label_key,
-        source=stored.source,
-        colors=colors,
-        loadings=loadings_of(adata, stored.source["use_rep"]),
-    )
+def categories_of(
+    reference: AnnData, label_key: str, classes: pd.Index
+) -> tuple[pd.Index, list[str] | None]:
+    """Return the classes in the order of the label column, and their colours, if it has some."""
+    if label_key not in reference.obs:
+        return classes, None
+    found = _result.label_categories(reference.obs[label_key])
+    colors = list(map(str, reference.uns.get(colors_key(label_key), ())))
+    if not classes.isin(found).all():
+        return classes, None
+    used = np.flatnonzero(found.isin(classes))
+    return found[used], [colors[i] for i in used] if len(colors) >= len(found) else None
 
 
 def loadings_of(adata: AnnData, use_rep: str | None) -> pd.DataFrame | None:
@@ -105,21 +74,30 @@ def loadings_of(adata: AnnData, use_rep: str | None) -> pd.DataFrame | None:
     return loadings[~loadings.index.duplicated()]
 
 
-def check_space(adata: AnnData, use_rep: str, known: Reference, *, is_chosen: bool) -> None:
-    """Raise an InputError unless ``obsm[use_rep]`` has the axes of the reference.
+def check_space(
+    adata: AnnData, use_rep: str, reference: AnnData, trained_on: str | None, *, is_chosen: bool
+) -> None:
+    """Raise an InputError unless ``obsm[use_rep]`` has the axes of the representation `trained_on`.
 
     If both have loadings of a PCA, these must be equal. Otherwise the user must have chosen
     `use_rep`, since columns without names cannot be compared.
     """
-    own, theirs, where = loadings_of(adata, use_rep), known.loadings, f"obsm[{use_rep!r}]"
+    own, theirs = loadings_of(adata, use_rep), loadings_of(reference, trained_on)
+    where = f"obsm[{use_rep!r}]"
     if own is None or theirs is None:
-        text = f"{where} has no names of columns, so that its axes may differ from those of the"
-        text = f"{text} reference; if they are the same (one model or one PCA made both), pass"
-        check(is_chosen, f"{text} use_rep={use_rep!r}", "use_rep")
+        text = (
+            f"{where} has no names of columns, so that its axes may differ from those of the "
+            "reference; if they are the same (one model or one PCA made both), pass "
+            f"use_rep={use_rep!r}"
+        )
+        check(is_chosen, text, "use_rep")
         return
     names = own.index.intersection(theirs.index)
     mine, others = own.loc[names].to_numpy(), theirs.loc[names].to_numpy()
     equal = mine.shape == others.shape and others.any() and np.allclose(mine, others, atol=1e-5)
-    text = f"{where} comes from another PCA than that of the reference, so that its axes differ;"
-    text = f"{text} project these cells by the loadings of the reference (the help of ce.tl.ingest"
-    check(equal, f"{text} has an example), and delete their own loadings from varm", "use_rep")
+    text = (
+        f"{where} comes from another PCA than that of the reference, so that its axes differ; "
+        "project these cells by the loadings of the reference (the help of ce.tl.ingest has an "
+        "example), and delete their own loadings from varm"
+    )
+    check(equal, text, "use_rep")

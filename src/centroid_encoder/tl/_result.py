@@ -32,15 +32,9 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
-from centroid_encoder.tables import (
-    colors_key,
-    cv_key,
-    embedding_key,
-    keys_in,
-    obs_key,
-    plain_key,
-)
-from centroid_encoder.tl._read import check_choice, check_read
+from centroid_encoder.tables import colors_key, cv_key, embedding_key, keys_in, obs_key, plain_key
+from centroid_encoder.tl._cells import Source
+from centroid_encoder.tl._check import check_choice, check_read
 
 Regions = Literal["voronoi", "decoder"]
 SELECTIONS = "ce_selections"
@@ -146,12 +140,12 @@ class StoredMap(Stored):
         return None if self.history is not None else self.params.get("ingested_from")
 
     @property
-    def source(self) -> dict[str, Any]:
-        """Arguments of `read_matrix` for the values of the training cells."""
+    def source(self) -> Source:
+        """Where the values of the training cells are."""
         prefix = "" if self.ingested_from is None else "reference_"
         names = ("use_rep", "layer", "use_raw")
-        source = {name: self.params.get(f"{prefix}{name}") for name in names}
-        return source | {"use_raw": bool(source["use_raw"])}
+        use_rep, layer, use_raw = (self.params.get(f"{prefix}{name}") for name in names)
+        return Source(use_rep, layer, bool(use_raw))
 
     @property
     def has_decoder(self) -> bool:

@@ -21,7 +21,7 @@ from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import colors_key, plain_key
-from centroid_encoder.tl._read import check_key, check_read, logger, near_matches
+from centroid_encoder.tl._check import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import color_predictions, label_categories
 
 with warnings.catch_warnings():
@@ -236,8 +236,9 @@ def _write(adata: AnnData, results: Results) -> None:
                 elif name in getattr(target, slot):
                     del getattr(target, slot)[name]
         for stored in results["uns"].values():
-            if isinstance(stored, Mapping) and "params" in stored:
-                color_predictions(target, stored["params"]["label_key"])
+            params = stored.get("params", {}) if isinstance(stored, Mapping) else {}
+            if "label_key" in params:
+                color_predictions(target, params["label_key"])
     except BaseException:
         target.obs, target.var, target.obsm, target.uns = before
         raise

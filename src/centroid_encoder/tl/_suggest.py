@@ -7,15 +7,17 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.core.gaps import count_gaps
+from centroid_encoder.errors import check
+from centroid_encoder.tl._cells import MaskVar, Source, chunks_of, read_new_cells
+from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import count_gaps, fill_missing, issparse
-from centroid_encoder.tl._new_cells import chunks_of, read_new_cells
-from centroid_encoder.tl._read import MaskVar, obs_column, read_matrix
+from centroid_encoder.tl._matrix import fill_missing, issparse
 from centroid_encoder.tl._result import StoredMap
 
 N_POOL = 20_000
@@ -114,6 +116,7 @@ def suggest(
     Number(1, integer=True).check("n", n)
     seed = draw_seed(random_state)
     stored = StoredMap.read(adata, key)
+    source = Source(use_rep, layer, use_raw, mask_var)
     if label_key is None and stored is not None and stored.ingested_from is None:
         label_key = stored.label_key
     is_labelled = np.zeros(adata.n_obs, dtype=bool)
@@ -124,57 +127,64 @@ def suggest(
     groups = np.zeros(adata.n_obs, dtype=np.intp)
     if image_key is not None:
         groups = pd.factorize(obs_column(adata, image_key, "image_key"), use_na_sentinel=False)[0]
+    pool = _pool(is_labelled, groups, seed)
+    of_map: Any = pd.Index([], dtype=object), None, None, None
+    if stored is None:
+        X: Any = source.read(adata).X[pool]
+        is_usable = count_gaps(X) < X.shape[1]
+        x = fill_missing(X, is_usable)[is_usable]
+    else:
+        given = {**vars(source), "mask_var": None if source.is_automatic else "mask"}
+        for name, value in given.items():
+            text = f"{name} has no effect: the values are those of the map {key!r}"
+            check(value is None or value is False, text, name)
+        x, is_usable, *of_map = _judged(adata, key, stored, pool)
+    classes, probabilities, predicted, novelty = of_map
+    pool = pool[is_usable]
+    text = "all cells have labels: there is nothing to suggest"
+    check(not is_labelled[pool].all(), text, "label_key")
+    of_cells = suggestion.principal_points(x), is_labelled[pool], groups[pool]
+    rows, reasons = suggestion.choose(*of_cells, n, probabilities, novelty, seed)
+    reason = pd.Categorical(reasons, get_args(suggestion.Reason))
+    table = pd.DataFrame({"reason": reason}, index=adata.obs_names[pool[rows]])
+    codes, shares = np.full((2, len(rows)), -1), np.full((2, len(rows)), np.nan)
+    if probabilities is not None:
+        others, at = probabilities[rows].copy(), np.arange(len(rows))
+        others[at, predicted[rows]] = -1
+        codes = np.array([predicted[rows], others.argmax(axis=1)])
+        shares = probabilities[rows, codes]
+    for name, of_name, share in zip(("label", "runner_up"), codes, shares, strict=True):
+        table[name] = pd.Categorical.from_codes(of_name, classes)
+        table[f"{name}_probability".removeprefix("label_")] = share.astype(np.float32)
+    return table
+
+
+def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
+    """Return sorted rows: of at most `N_POOL` cells with labels, and of as many without."""
     rng, parts = np.random.default_rng(seed), []
     for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
         if len(rows) > N_POOL:
             rows = rng.permutation(rows)
             rows = rows[suggestion.in_turn(groups[rows])[:N_POOL]]
         parts.append(rows)
-    pool = np.sort(np.concatenate(parts))
-    classes: Any = pd.Index([], dtype=object)
-    probabilities: Any = None
-    novelty: Any = None
-    others: Any
-    if stored is None:
-        X, _, _ = read_matrix(adata, use_rep, layer, use_raw, mask_var)
-        x = X[pool]
-        is_usable = count_gaps(x) < x.shape[1]
-        x = fill_missing(x, is_usable)
-    else:
-        mask = None if isinstance(mask_var, str) and mask_var == "auto" else "mask"
-        given = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None, "mask_var": mask}
-        for name, value in given.items():
-            text = f"{name} has no effect: the values are those of the map {key!r}"
-            check(value is None, text, name)
-        model = fitted_model(adata, key, device="cpu")
-        classes = pd.Index(model.classes_.tolist())
-        cells, _ = read_new_cells(adata, model, stored.source, 1.0)
-        X, answers = cells.X[pool], []
-        for part in chunks_of(X):
-            some = cells.prepared(X[part])
-            _, *of_map = cells.judged(some)
-            answers.append((some.x[:, ~cells.absent], ~some.unusable, cells.novelty(some), *of_map))
-        stacked: Any = [answer[0] for answer in answers]
-        x = vstack(stacked, "csr") if issparse(stacked[0]) else np.concatenate(stacked)
-        is_usable, *others = (np.concatenate(x) for x in list(zip(*answers, strict=True))[1:])
-        novelty, probabilities, predicted = (y[is_usable] for y in others)
-    x, pool = x[is_usable], pool[is_usable]
-    if is_labelled[pool].all():
-        raise InputError("all cells have labels: there is nothing to suggest", "label_key")
-    points = suggestion.principal_points(x)
-    rows, reasons = suggestion.choose(
-        points, is_labelled[pool], groups[pool], n, probabilities, novelty, seed
-    )
-    reason = pd.Categorical(reasons, get_args(suggestion.Reason))
-    table = pd.DataFrame({"reason": reason}, index=adata.obs_names[pool[rows]])
-    none = np.full(len(rows), -1)
-    found = {"": none, "runner_up_": none}
-    if probabilities is not None:
-        others = probabilities[rows].copy()
-        others[np.arange(len(rows)), predicted[rows]] = -1
-        found = {"": predicted[rows], "runner_up_": others.argmax(axis=1)}
-    for name, codes in found.items():
-        table[name.removesuffix("_") or "label"] = pd.Categorical.from_codes(codes, classes)
-        values = np.nan if probabilities is None else probabilities[rows, codes]
-        table[f"{name}probability"] = np.full(len(rows), values, dtype=np.float32)
-    return table
+    return np.sort(np.concatenate(parts))
+
+
+def _judged(adata: AnnData, key: str, stored: StoredMap, pool: NDArray[np.intp]) -> tuple[Any, ...]:
+    """Return what a map says of the cells of a pool that have values.
+
+    These are their values, their mask in the pool, the classes, and their probabilities,
+    predictions and novelty.
+    """
+    model = fitted_model(adata, key, device="cpu")
+    cells, _ = read_new_cells(adata, model, stored.source)
+    X, parts = cells.X[pool], []
+    for part in chunks_of(X):
+        some = cells.imputed(X[part])
+        _, *judged = some.judge()
+        parts.append((some.x[:, ~cells.absent], ~some.unusable, *judged, some.novelty()))
+    values, *others = zip(*parts, strict=True)
+    x: Any = vstack(values, "csr") if issparse(values[0]) else np.concatenate(values)
+    is_usable, *of_map = map(np.concatenate, others)
+    found = (of_cells[is_usable] for of_cells in of_map)
+    return x[is_usable], is_usable, pd.Index(model.classes_.tolist()), *found

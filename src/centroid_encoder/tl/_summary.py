@@ -14,7 +14,8 @@ from anndata import AnnData
 from centroid_encoder.core.quality import n_repeated
 from centroid_encoder.tables import embedding_key, keys_in, names_group
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._read import Cells, listed, obs_column
+from centroid_encoder.tl._cells import Cells
+from centroid_encoder.tl._check import listed, obs_column
 from centroid_encoder.tl._result import (
     CALIBRATION_ERRORS,
     LARGEST,

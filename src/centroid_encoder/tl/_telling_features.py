@@ -12,14 +12,14 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number
-from centroid_encoder.core.effects import Effects, different, effects
+from centroid_encoder.core.effects import different, effects
+from centroid_encoder.core.gaps import dense
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
 from centroid_encoder.core.splits import at_most
-from centroid_encoder.errors import InputError, MissingKeyError, check
+from centroid_encoder.errors import MissingKeyError, check
+from centroid_encoder.tl._cells import NewCells, Source, read_new_cells
+from centroid_encoder.tl._check import check_known
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._matrix import issparse
-from centroid_encoder.tl._new_cells import NewCells, read_new_cells
-from centroid_encoder.tl._read import near_matches, read_matrix
 from centroid_encoder.tl._result import Result, read_result
 
 MAX_CELLS = 1000
@@ -102,8 +102,7 @@ def telling_features(
     if classes is not None:
         pair = (classes,) if pd.api.types.is_scalar(classes) else tuple(classes)
         return TellingFeatures(adata, result).of_classes(pair, n_features)
-    if cell not in adata.obs_names:
-        raise MissingKeyError(f"obs_names has no {cell!r}{near_matches(cell, adata.obs_names)}")
+    check_known(cell, adata.obs_names, f"obs_names has no {cell!r}", None, MissingKeyError)
     row = int(adata.obs_names.get_indexer_for([cell])[0])
     return TellingFeatures(adata, result).of_cell(row, n_features)
 
@@ -114,48 +113,27 @@ class TellingFeatures:
     def __init__(self, adata: AnnData, result: Result) -> None:
         self._result = result
         # Not `functools.cache`, which would keep the matrix until the next garbage collection.
-        self._compared: dict[tuple[int, int, int], tuple[NDArray[np.intp], pd.DataFrame]] = {}
-        self._cells: NewCells | None = None
-        source, index = result.stored.source, None
-        # A KeyError if the map is not stored; a ValueError if features of the map are missing.
-        with suppress(KeyError, ValueError):
-            model = fitted_model(adata, result.key, device="cpu")
-            self._cells, _ = read_new_cells(adata, model, source, 1.0)
-        if self._cells is None or self._cells.names is None:
-            # There is no map, or its features are a representation without names.
-            layer, use_raw = source["layer"], source["use_raw"]
-            self._X, _, names = read_matrix(adata, layer=layer, use_raw=use_raw)
-        else:
-            self._X, names, index = self._cells.X, self._cells.names, self._cells.index
-        assert names is not None
-        self._columns = np.arange(len(names)) if index is None else index[index >= 0]
-        self._names = pd.Index(names[self._columns])
-
-    @property
-    def features(self) -> tuple[Any, NDArray[np.intp], pd.Index]:
-        """The matrix with the features, their columns in it, and their names."""
-        return self._X, self._columns, self._names
+        self._compared: dict[tuple[int, int, int], pd.DataFrame] = {}
+        self._cells, self._X, self._columns, self._names = read_features(adata, result)
 
     def of_cell(self, row: int, n_features: int) -> pd.DataFrame:
         """Return the table of `telling_features` for the cell in a row of the AnnData."""
         pair = self._classes(row)
         if (*pair, n_features) not in self._compared:
             self._compared[*pair, n_features] = self._compare(pair, n_features)
-        columns, table = self._compared[*pair, n_features]
-        table = table.copy()
-        table.insert(3, "value", dense(self._X[row : row + 1], columns)[0])
+        table = self._compared[*pair, n_features].copy()
+        columns = self._columns[self._names.get_indexer(table.index)]
+        table.insert(3, "value", dense(self._X[row : row + 1][:, columns])[0].astype(np.float64))
         return table
 
     def of_classes(self, names: tuple[Any, ...], n_features: int) -> pd.DataFrame:
         """Return the table of `telling_features` for two classes, or one and the rest."""
-        if len(names) not in (1, 2) or len(set(names)) < len(names):
-            raise InputError(f"classes must be a class or two; got {names!r}", "classes")
-        known = self._result.classes
-        if unknown := [name for name in names if name not in known]:
-            text = f"the map has no class {unknown[0]!r}"
-            raise InputError(f"{text}{near_matches(unknown[0], known)}", "classes")
+        fits, known = len(names) in (1, 2) and len(set(names)) == len(names), self._result.classes
+        check(fits, f"classes must be a class or two; got {names!r}", "classes")
+        for name in names:
+            check_known(name, known, f"the map has no class {name!r}", "classes")
         first, other = [*known.get_indexer(list(names)).tolist(), -1][:2]
-        return self._compare((first, other), n_features)[1]
+        return self._compare((first, other), n_features)
 
     def _classes(self, row: int) -> tuple[int, int]:
         """Return the codes of the two classes that are compared for a cell."""
@@ -166,15 +144,14 @@ class TellingFeatures:
             return label, predicted
         likeliness = -np.linalg.norm(result.centers - result.embedding[row], axis=1)
         if self._cells is not None:
-            cell = self._cells.prepared(self._cells.X[row : row + 1])
+            _, probabilities, _ = self._cells.imputed(self._cells.X[row : row + 1]).judge()
             classes = pd.Index(self._cells.model.classes_.tolist())
-            _, probabilities, _ = self._cells.judged(cell)
             likeliness = probabilities[0, classes.get_indexer(result.classes)]
         likeliness[predicted] = -np.inf
         return predicted, int(likeliness.argmax())
 
-    def _compare(self, pair: tuple[int, int], n: int) -> tuple[NDArray[np.intp], pd.DataFrame]:
-        """Return the columns of the best features, and their table without values of a cell."""
+    def _compare(self, pair: tuple[int, int], n: int) -> pd.DataFrame:
+        """Return the table of the best features without values of a cell."""
         codes, titles = self._result.codes, [*self._result.classes, "rest"]
         first, other = codes == pair[0], codes == pair[1] if pair[1] >= 0 else codes >= 0
         groups = first, other & ~first
@@ -183,12 +160,33 @@ class TellingFeatures:
         most = max(20, min(MAX_CELLS, VALUES_AT_ONCE // (2 * max(1, len(self._columns)))))
         found, best, quantiles = compare(self._X, self._columns, groups, most, n, n * CANDIDATES)
         # A feature without values in one of the classes separates nothing.
-        areas = np.nan_to_num(found.auroc[0, best], nan=0.5)
+        areas = np.nan_to_num(found["auroc"][0, best], nan=0.5)
         table = pd.DataFrame({"auroc": areas}, index=self._names[best])
         table.insert(0, "class", titles[pair[0]])
         table.insert(1, "other", titles[pair[1]])
         table[["low", "median", "high", "other_low", "other_median", "other_high"]] = quantiles
-        return self._columns[best], table
+        return table
+
+
+def read_features(
+    adata: AnnData, result: Result | None
+) -> tuple[NewCells | None, Any, NDArray[np.intp], pd.Index]:
+    """Return the cells as a map takes them, and a matrix, its columns that are compared, and names.
+
+    The columns are the features of the map. If there is no map, or its features are a
+    representation without names, they are the variables of X.
+    """
+    cells, source = None, Source() if result is None else result.stored.source
+    # A KeyError if the map is not stored; a ValueError if features of the map are missing.
+    with suppress(KeyError, ValueError):
+        if result is not None:
+            model = fitted_model(adata, result.key, device="cpu")
+            cells, _ = read_new_cells(adata, model, source)
+    if cells is not None and cells.names is not None:
+        columns = cells.index[~cells.absent]
+        return cells, cells.X, columns, pd.Index(cells.names)[columns]
+    values = Source(layer=source.layer, use_raw=source.use_raw).read(adata)
+    return cells, values.X, np.arange(values.X.shape[1]), pd.Index(values.names)
 
 
 def compare(
@@ -198,7 +196,7 @@ def compare(
     n_most: int,
     n_best: int,
     n_candidates: int,
-) -> tuple[Effects, NDArray[np.intp], NDArray[np.float64]]:
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp], NDArray[np.float64]]:
     """Compare some columns of two groups of cells, which have no cell in common.
 
     At most `n_most` cells of each group take part, always the same ones. Returns the effects of the
@@ -211,9 +209,9 @@ def compare(
     if not np.array_equal(columns, np.arange(values.shape[1])):
         values = values[:, columns]
     found = effects(values, np.where(is_first, 0, 1), 2)
-    away = np.abs(np.nan_to_num(found.auroc[0], nan=0.5) - 0.5)
+    away = np.abs(np.nan_to_num(found["auroc"][0], nan=0.5) - 0.5)
     best = np.argsort(-away, kind="stable")[:n_candidates]
-    shown = dense(values, best)
+    shown = dense(values[:, best]).astype(np.float64)
     shown[~np.isfinite(shown)] = np.nan
     chosen = different(shown, is_first, n_best)
     best, shown = best[chosen], shown[:, chosen]
@@ -221,9 +219,3 @@ def compare(
         warnings.simplefilter("ignore", RuntimeWarning)  # of a group without values
         sides = [np.nanquantile(shown[mask], QUANTILES, axis=0) for mask in (is_first, ~is_first)]
     return found, best, np.concatenate(sides).T
-
-
-def dense(X: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return some columns of a matrix as a dense array."""
-    part = X[:, columns]
-    return np.array(part.toarray() if issparse(part) else part, dtype=np.float64)

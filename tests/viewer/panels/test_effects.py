@@ -72,9 +72,9 @@ def test_the_strongest_feature_is_first_and_a_click_colours_map_and_tissue_by_it
     assert panel.text.text() == "lasso in the map against the rest"
     expected = effects(mapped.X, np.isin(np.arange(120), PLANTED, invert=True).astype(int), 2)
     table = panel.table.loc[mapped.var_names]
-    assert np.allclose(table["auroc"], expected.auroc[0])
-    assert np.allclose(table["difference_in_sd"], expected.difference[0])
-    assert np.allclose(table["mean_other"], expected.mean_rest[0])
+    assert np.allclose(table["auroc"], expected["auroc"][0])
+    assert np.allclose(table["difference_in_sd"], expected["difference"][0])
+    assert np.allclose(table["mean_other"], expected["mean_rest"][0])
     tip = panel.view.frame.data(panel.view.frame.index(0, 0), Qt.ItemDataRole.ToolTipRole)
     assert "selected by their features" in tip
     at = panel.view.visualRect(panel.view.frame.index(0, 0)).center()

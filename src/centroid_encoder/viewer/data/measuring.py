@@ -11,8 +11,8 @@ import pandas as pd
 from anndata import AnnData
 from napari.layers import Image, Labels
 
-from centroid_encoder.core.axes import channel_axes, kept_axes
 from centroid_encoder.errors import check
+from centroid_encoder.tl._axes import channel_axes, kept_axes
 from centroid_encoder.viewer.data.columns import EXTENSIONS, GENERAL_WORDS
 from centroid_encoder.viewer.data.ids import pixels
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES, read_values
 from centroid_encoder.tables import cv_key, obs_key
-from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, StoredCrossValidation
 from centroid_encoder.viewer.session.corrections import codes_in
 from centroid_encoder.viewer.session.session import Session

@@ -13,7 +13,7 @@ from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.tables import IMAGE_NAMES, ROLES, axis, counted
-from centroid_encoder.tl._read import as_mask
+from centroid_encoder.tl._check import as_mask
 from centroid_encoder.viewer.data.columns import are_ids, named
 from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, sources
 from centroid_encoder.viewer.panels.message import Message

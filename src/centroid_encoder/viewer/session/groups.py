@@ -9,7 +9,6 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._read import read_matrix
 from centroid_encoder.tl._result import Result
 
 COLUMNS = (
@@ -45,11 +44,7 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     # Imported here, since it is slow.
     from centroid_encoder.tl import _telling_features as telling
 
-    if result is None:
-        X, _, variables = read_matrix(adata)
-        columns, names = np.arange(X.shape[1]), pd.Index(variables)
-    else:
-        X, columns, names = telling.TellingFeatures(adata, result).features
+    _, X, columns, names = telling.read_features(adata, result)
     first, second = groups
     both, notes, n_most = first.rows & second.rows, [], adata.n_obs
     masks = first.rows & ~both, second.rows & ~both
@@ -61,7 +56,7 @@ def compare(adata: AnnData, result: Result | None, groups: tuple[Group, Group]) 
     if first.uses_features or second.uses_features:
         notes.append(CAUTION)
     found, chosen, _ = telling.compare(X, columns, masks, n_most, N_BEST, CANDIDATES)
-    table = pd.DataFrame(np.transpose([x[0] for x in vars(found).values()]), names, COLUMNS)
+    table = pd.DataFrame(np.transpose([x[0] for x in found.values()]), names, COLUMNS)
     order = np.argsort(-np.abs(table["auroc"].to_numpy() - 0.5), kind="stable")
     table = table.iloc[order].rename_axis("feature")
     table.attrs["best"] = names[chosen].tolist()

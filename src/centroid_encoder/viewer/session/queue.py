@@ -200,17 +200,17 @@ def suggestions(
 def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions whose label is a class of a live map, with its probabilities."""
     # Imported here, since they import PyTorch.
+    from centroid_encoder.tl._cells import read_new_cells
     from centroid_encoder.tl._fitted_model import fitted_model
-    from centroid_encoder.tl._new_cells import read_new_cells
 
     model, stored = fitted_model(draft, DRAFT_KEY, device="cpu"), StoredMap.read(draft, DRAFT_KEY)
     classes = pd.Index(model.classes_.tolist())
     seen = [cell for cell in seen if cell.label in classes]
     if not seen or stored is None:
         return []
-    cells, _ = read_new_cells(draft, model, stored.source, 1.0)
-    shown = cells.prepared(cells.X[[cell.row for cell in seen]])
-    shares, at = cells.judged(shown)[1], np.arange(len(seen))
+    cells, _ = read_new_cells(draft, model, stored.source)
+    shown = cells.imputed(cells.X[[cell.row for cell in seen]])
+    shares, at = shown.judge()[1], np.arange(len(seen))
     own = classes.get_indexer([cell.label for cell in seen])
     others = shares.copy()
     others[at, own] = -1
