@@ -167,6 +167,9 @@ class TestWarnings:
         fast.set_params(class_weight=None)
         rank = cells.obs.groupby("cell_type", observed=True).cumcount()
         few = cells[((cells.obs["cell_type"] != "type 1") | (rank < 3)).to_numpy()].copy()
+        # Its cells do not differ from those of another class.
+        others = few.X[(few.obs["cell_type"] == "type 2").to_numpy()]
+        few.X[(few.obs["cell_type"] == "type 1").to_numpy()] = others[:6].reshape(3, 2, -1).mean(1)
         validate(few)
         warning, missing = few.uns["ce_cv"]["warnings"]
         assert "take no cell for 'type 1'" in missing

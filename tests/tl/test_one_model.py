@@ -34,6 +34,7 @@ class TestClassesWithoutCells:
             assert len([text for text in texts if "the map takes no cell for 'rare'" in text]) == 1
 
     def test_of_a_cross_validation(self, rare, fast, caplog):
+        fast.set_params(class_weight=None)
         ce.tl.cross_validate(rare, "cell_type", n_folds=2, model=fast, progress=False)
         stored = StoredCrossValidation.read(rare, "ce")
         table = stored.per_class.set_index("class")
