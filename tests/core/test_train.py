@@ -16,6 +16,7 @@ from centroid_encoder.core.optimization import Adam, TrainingConfig
 from centroid_encoder.core.reports import Callback, Outcome, Report
 from centroid_encoder.core.targets import Batch, CentroidTargets
 from centroid_encoder.core.train import TrainingData, dropped, train
+from tests.threads import threads
 
 Weights = list[Tensor]
 CPU = torch.device("cpu")
@@ -281,6 +282,34 @@ def test_a_network_depends_on_no_row_of_its_fold() -> None:
     assert epoch.shape == (3, 90)
     for k, rows in enumerate(epoch):
         assert_array_equal(np.unique(rows), torch.nonzero(folds != k)[:, 0])
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_networks_in_several_threads_are_those_in_one(n: int) -> None:
+    folds = torch.arange(100) % 4
+    one, many = several(folds, dropout=0.2), several(folds, dropout=0.2)
+    one.train()
+    with threads(n):
+        many.train()
+        assert torch.get_num_threads() == n
+    for a, b in zip(one.weights(), many.weights(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("answer", [lambda: True, interrupt])
+def test_a_stop_ends_the_networks_of_all_threads(answer: Any) -> None:
+    problem, weights = several(torch.arange(100) % 4, max_epochs=9), list[Weights]()
+    stop = after(5 * 5 + 2, answer)
+
+    def callback(report: Report | None) -> bool:
+        weights.extend([problem.weights()] if report is not None else [])
+        return stop(report)
+
+    with threads(2):
+        outcome = problem.train(callback)
+    assert len(outcome.reports) == len(weights) == 5
+    assert outcome.stopped
+    assert same(problem.weights(), weights[-1])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.999])
