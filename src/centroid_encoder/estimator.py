@@ -38,6 +38,7 @@ from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
+from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.recipes import RECIPES
 
@@ -393,17 +394,18 @@ class CentroidEncoder(
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             device, seed = checks.resolve_device(self.device), checks.draw_seed(self.random_state)
-            done = fit(
-                X,
-                codes,
-                classes,
-                params,
-                device,
-                seed,
-                groups=groups,
-                novelty=novelty,
-                callback=callback,
-            )
+            with one_thread():
+                done = fit(
+                    X,
+                    codes,
+                    classes,
+                    params,
+                    device,
+                    seed,
+                    groups=groups,
+                    novelty=novelty,
+                    callback=callback,
+                )
             self.trained_on_counts_ = looks_whole(X)
             reports = done.outcome.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}

@@ -11,7 +11,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.model_selection import train_test_split
 
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.discriminant import FAR, LEAST, Discriminant
+from centroid_encoder.core.discriminant import FAR, LEAST, Discriminant, shrunk_covariance
 
 
 def test_likelihoods_are_those_of_normal_classes_with_a_common_covariance() -> None:
@@ -56,3 +56,10 @@ def test_weak_features_that_are_strong_together_count() -> None:
     assert placer is not None
     assert placer.voice > 0.05
     assert (model.predict(B) == b).mean() > 0.97
+
+
+@pytest.mark.parametrize(("n", "d"), [(30, 50), (400, 5), (10, 1)])
+def test_the_covariance_is_that_of_scikit_learn(n: int, d: int) -> None:
+    x = np.random.default_rng(0).normal(size=(n, d)) * np.linspace(1, 3, d)
+    expected, _ = ledoit_wolf(x, assume_centered=True)
+    assert_allclose(shrunk_covariance(torch.from_numpy(x)), expected)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 
 from centroid_encoder.core.features import class_sums
@@ -38,8 +37,7 @@ class Discriminant:
         points, sizes = (z @ axes.T).double().cpu(), np.bincount(codes, minlength=n_classes)
         sums = torch.from_numpy(class_sums(points.numpy(), codes, n_classes))
         means = sums / torch.from_numpy(sizes.clip(1))[:, None]
-        covariance, _ = ledoit_wolf((points - means[codes]).numpy(), assume_centered=True)
-        values, vectors = torch.linalg.eigh(torch.from_numpy(covariance))
+        values, vectors = torch.linalg.eigh(shrunk_covariance(points - means[codes]))
         whitening = vectors / values.clamp_min(1e-6 * max(float(values[-1]), 1)).sqrt()
         roots = torch.from_numpy(np.sqrt(sizes))[:, None]
         away = (means - points.mean(dim=0)) * roots @ whitening
@@ -60,3 +58,18 @@ class Discriminant:
         """(n, b) coordinates of (n, k) standardised rows along the axes."""
         axes = torch.tensor(self.axes, device=z.device)
         return np.asarray((z @ axes.T).cpu(), dtype=np.float32)
+
+
+def shrunk_covariance(residuals: Tensor) -> Tensor:
+    """(a, a) covariance of (s, a) residuals, shrunk to a multiple of the identity.
+
+    The share of the identity is that of Ledoit & Wolf (2004). scikit-learn's function gives the
+    same, but the threads of NumPy then slow down those of torch (see `product`).
+    """
+    n, n_axes = residuals.shape
+    covariance = residuals.T @ residuals / n
+    mean, size = covariance.trace() / n_axes, covariance.square().sum()
+    noise = (residuals.square().sum(dim=1).square().mean() - size) / n
+    spread = size - n_axes * mean.square()
+    share = 0.0 if spread <= 0 else float((noise / spread).clamp(0, 1))
+    return (1 - share) * covariance + share * mean * torch.eye(n_axes, dtype=residuals.dtype)

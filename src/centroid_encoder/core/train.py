@@ -117,7 +117,7 @@ def train(
     DivergedError
         If the loss is not finite.
     """
-    with _one_thread() as n_threads:
+    with one_thread() as n_threads:
         run = _Run(network, objective, data, config, generator, callback, frame, n_threads)
         try:
             for depth in range(len(network.encoder) if config.pretrain_epochs else 0):
@@ -132,15 +132,16 @@ def train(
 
 
 _running: list[int] = []
-"""For each training that runs, the number of threads that PyTorch had before the first of them."""
+"""For each `one_thread` that is active, the number that PyTorch had before the first of them."""
 
 
 @contextmanager
-def _one_thread() -> Iterator[int]:
+def one_thread() -> Iterator[int]:
     """Let PyTorch use one thread here; yield the number that it and the process may use otherwise.
 
-    PyTorch gives that number to new threads, so that a training which starts while another one runs
-    would find one.
+    Threads that share small operations wait for each other: beside programs that use all cores,
+    preparing and judging a map of 700 cells took ten times as long as in one thread. PyTorch gives
+    its number to new threads, so that a training which starts while another one runs would find 1.
     """
     n_threads = _running[0] if _running else torch.get_num_threads()
     _running.append(n_threads)

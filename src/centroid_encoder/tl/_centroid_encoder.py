@@ -24,6 +24,7 @@ from centroid_encoder.core.quality import (
     no_better_than,
 )
 from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_holdout
+from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tables import embedding_key, obs_key
@@ -335,6 +336,10 @@ class Training(_run.Job):
         return n_repeated(self._cells.X, *(place[x] for x in read))
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
+        with one_thread():
+            return self._trained(callback)
+
+    def _trained(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         is_held_out = self.held_out[self.kept]
         fit = self._estimator.fit_codes(
