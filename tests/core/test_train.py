@@ -15,7 +15,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig
 from centroid_encoder.core.reports import Callback, Outcome, Report
 from centroid_encoder.core.targets import Batch, CentroidTargets
-from centroid_encoder.core.train import TrainingData, dropped, train
+from centroid_encoder.core.train import TrainingData, dropped, one_thread, train
 from tests.threads import threads
 
 Weights = list[Tensor]
@@ -288,9 +288,12 @@ def test_a_network_depends_on_no_row_of_its_fold() -> None:
 def test_networks_in_several_threads_are_those_in_one(n: int) -> None:
     folds = torch.arange(100) % 4
     one, many = several(folds, dropout=0.2), several(folds, dropout=0.2)
-    one.train()
     with threads(n):
         many.train()
+        assert torch.get_num_threads() == n
+        with one_thread():
+            one.train()
+            assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == n
     for a, b in zip(one.weights(), many.weights(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

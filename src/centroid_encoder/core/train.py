@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -131,8 +132,8 @@ def train(
     return Outcome(run.reports, run.interrupted, run.stopped)
 
 
-_running: list[int] = []
-"""For each `one_thread` that is active, the number that PyTorch had before the first of them."""
+_active: list[tuple[int, int]] = []
+"""Thread of each active `one_thread`, and the number that PyTorch had before the first of them."""
 
 
 @contextmanager
@@ -143,14 +144,17 @@ def one_thread() -> Iterator[int]:
     preparing and judging a map of 700 cells took ten times as long as in one thread. PyTorch gives
     its number to new threads, so that a training which starts while another one runs would find 1.
     """
-    n_threads = _running[0] if _running else torch.get_num_threads()
-    _running.append(n_threads)
+    n_threads = _active[0][1] if _active else torch.get_num_threads()
+    own = get_ident(), n_threads
+    is_inner = own in _active
+    _active.append(own)
     torch.set_num_threads(1)
     try:
         yield min(n_threads, cpu_count())
     finally:
-        torch.set_num_threads(n_threads)
-        _running.pop()
+        _active.remove(own)
+        if not is_inner:
+            torch.set_num_threads(n_threads)
 
 
 @dataclass
