@@ -153,3 +153,21 @@ def test_a_reader_does_not_keep_the_process_alive():
         "assert task.is_running"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_threads_may_outlive_their_tasks():
+    """Whatever a thread is the last to hold, Qt isn't called in that thread."""
+    code = (
+        "import time; from qtpy.QtCore import QCoreApplication, QObject\n"
+        "from centroid_encoder.viewer.task import Task\n"
+        "app, parent, tasks = QCoreApplication([]), QObject(), []\n"
+        "for i in range(6_000):\n"
+        "    tasks.append(Task(lambda _: time.sleep(i % 7 / 700), print, parent, daemon=True))\n"
+        "    if len(tasks) == 8:\n"
+        "        [task.cancel() for task in tasks[i % 3 :: 2]]\n"
+        "        del tasks[i % 3 :: 2]\n"
+        "    app.sendPostedEvents()\n"
+        "    app.sendPostedEvents(None, 52)  # `deleteLater`\n"
+        "    app.processEvents()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -83,14 +83,16 @@ class Task(QObject):
         super().__init__(parent)
         self._steps = steps = Steps()
         self._ended = ended
+        # A connection keeps a lambda, but not the object of a bound method: PySide breaks that
+        # connection where the object dies, and a crash follows if that is in the thread.
         self._pause = QTimer(self, interval=FRAME_PAUSE, singleShot=True)
-        self._pause.timeout.connect(steps.wants_frame.set)
+        self._pause.timeout.connect(lambda: steps.wants_frame.set())
         self._drawn = QTimer(self, interval=0, singleShot=True)
-        self._drawn.timeout.connect(steps.may_go_on.set)
+        self._drawn.timeout.connect(lambda: steps.may_go_on.set())
         if live:
             steps.wants_frame.set()
         # The thread must also end when Qt deletes the window, and this object with it.
-        self.destroyed.connect(steps.cancelled.set)
+        self.destroyed.connect(lambda: steps.cancelled.set())
         self._timer = QTimer(self, interval=INTERVAL)
         self._timer.timeout.connect(self._check)
         self._timer.start()

@@ -237,7 +237,7 @@ class SaveRow(QWidget):
 
         # Python's end would break the writing, if the user closes the window meanwhile.
         if (app := QApplication.instance()) is not None:
-            app.aboutToQuit.connect(written.wait)
+            app.aboutToQuit.connect(lambda: written.wait())
         self.task = Task(work, on_end, self)
         self._offer()
 
