@@ -34,7 +34,7 @@ from torch import Tensor
 from benchmarks import datasets
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core import train
-from centroid_encoder.core.fit import N_AXES
+from centroid_encoder.core.inputs import N_AXES
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import captured
 from centroid_encoder.core.placement import Placement
@@ -316,7 +316,7 @@ def n_flop(model: CentroidEncoder, n: int) -> float:
     network = fitted.network
     weights = [p.numel() for name, p in network.named_parameters() if name.endswith("weight")]
     count = (6 * sum(weights) - 2 * weights[0]) / network.n_networks
-    if fitted.axes is not None and len(fitted.standardizer.kept) > N_AXES:
+    if fitted.inputs.axes is not None and len(fitted.standardizer.kept) > N_AXES:
         count += 2 * N_AXES**2
     return n * max(1, network.n_networks - 1) * count
 

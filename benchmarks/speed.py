@@ -42,7 +42,7 @@ from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import peak_memory, run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.fit import N_AXES
+from centroid_encoder.core.inputs import N_AXES
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.reports import Report

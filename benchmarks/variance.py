@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks import datasets
-from centroid_encoder.core.features import fit_standardizer
+from centroid_encoder.core.inputs import fit_standardizer
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.reports import StoppedTooEarly

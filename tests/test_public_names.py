@@ -10,6 +10,7 @@ from centroid_encoder.cli import cli
 PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "read_table", "tl", "viewer"},
     "tl": {
+        "write_geojson",
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
         *("feature_panel", "mislabeled", "misplaced", "rank_features", "suggest"),
         "telling_features",

@@ -27,7 +27,7 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.core.features import fit_standardizer
+from centroid_encoder.core.inputs import fit_standardizer
 from centroid_encoder.core.matrix import row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig

@@ -26,8 +26,8 @@ from centroid_encoder import checks
 from centroid_encoder.checks import RandomState, plain
 from centroid_encoder.core import saved
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.features import Scale
 from centroid_encoder.core.fit import Fit, fit
+from centroid_encoder.core.inputs import Scale
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.matrix import Codes, Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import matrix, novelty
-from centroid_encoder.core.features import Standardizer, fit_standardizer
+from centroid_encoder.core.inputs import Standardizer, fit_standardizer
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
 

@@ -53,3 +53,13 @@ def test_constant_features_are_last_and_many_classes_are_possible(noise: np.ndar
     found = chosen(noise, np.arange(600) % 60, 20)
     assert set(found[:8]) == set(range(8))
     assert len(set(found)) == 20
+
+
+def test_given_features_come_first(noise: np.ndarray) -> None:
+    X, codes = noise.copy(), np.arange(len(noise)) % 3
+    X[np.arange(len(X)), codes] += 4
+    X[:, 9] = 1  # constant
+    found = choose_features(X, codes, 6, lambda: None, np.array([9, 7]))
+    assert found[:2].tolist() == [9, 7]
+    assert set(found[2:5]) == {0, 1, 2}
+    assert len(set(found)) == 6

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import save_file
 
 import centroid_encoder as ce
-from centroid_encoder.core import features, saved
+from centroid_encoder.core import inputs, saved
 from centroid_encoder.core.saved import InvalidStateError, from_arrays, load, save
 
 CPU = torch.device("cpu")
@@ -193,7 +193,7 @@ def test_truncated_and_foreign_files_are_refused(state: Any, tmp_path: Path) -> 
 def test_a_map_has_the_ramps_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later release may learn another number of ramps."""
     with monkeypatch.context() as patch:
-        patch.setattr(features, "N_RAMPS", 3)
+        patch.setattr(inputs, "N_RAMPS", 3)
         model = fitted()
         expected = results(model)
     config, arrays = model.to_state()

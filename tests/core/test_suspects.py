@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.covariance import ledoit_wolf
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from centroid_encoder.core.features import fit_standardizer
+from centroid_encoder.core.inputs import fit_standardizer
 from centroid_encoder.core.suspects import joined, linear_probabilities, suspects
 
 

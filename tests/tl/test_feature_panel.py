@@ -92,8 +92,8 @@ def test_values_of_held_out_cells_do_not_change_the_choice(
 ) -> None:
     """A value of one cell changes the choice in the other folds only, and without the labels."""
 
-    def record(X: Any, codes: Any, n: int, step: Any) -> Any:
-        found = choose(X, codes, n, step)
+    def record(*given: Any) -> Any:
+        found = choose(*given)
         orders.append(found.tolist())
         return found
 
@@ -298,3 +298,19 @@ def test_default_sizes_suit_tables_of_few_markers(cells, fast):
     ce.tl.feature_panel(cells, "cell_type", n_folds=2, model=fast, progress=False)
     assert cells.n_vars == 8
     assert [name for name in cells.var if name.startswith("feature_panel")] == ["feature_panel_5"]
+
+
+def test_features_can_be_included_and_excluded(wide: ad.AnnData, panel: Any) -> None:
+    stored = panel(wide, include=["g50", "g2"], exclude=["g0", "g7"])
+    assert wide.var_names[wide.var["feature_panel_3"]].tolist() == ["g1", "g2", "g50"]
+    assert not wide.var.loc[["g0", "g7"], "feature_panel_6"].any()
+    assert stored["features"].loc[["g50", "g2"], "rank"].tolist() == [1, 2]
+    assert (stored["features"].loc[["g50", "g2"], "n_folds_3"] == 3).all()
+    for given, text in (
+        ({"include": ["g1000"]}, "g1000"),
+        ({"exclude": "g1"}, "list of names"),
+        ({"include": ["g1"], "exclude": ["g1"]}, "both have 'g1'"),
+        ({"include": ["g1", "g2", "g3", "g4"]}, "larger sizes"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            panel(wide, **given)

@@ -260,13 +260,13 @@ class TestNames:
         ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
         used = ce.tl.fitted_model(known).feature_weights_ > 0
         some = AnnData(kind(new.X[:, used]), obs=new.obs, var=new.var[used])
-        judged, plain = [], FittedMap.judge_inputs
+        judged, plain = [], FittedMap.judge
 
-        def judge(map_, inputs, *args, **kwargs):
-            judged.append(inputs.shape[-2])
-            return plain(map_, inputs, *args, **kwargs)
+        def judge(map_, X):
+            judged.append(len(X) if isinstance(X, np.ndarray) else X.shape[0])
+            return plain(map_, X)
 
-        monkeypatch.setattr(FittedMap, "judge_inputs", judge)
+        monkeypatch.setattr(FittedMap, "judge", judge)
         monkeypatch.setattr(Imputed, "_estimates", None)
         ingest(some, known)
         assert sum(judged) == 60
@@ -532,7 +532,9 @@ def test_figure_of_the_query(known, new, ingest, tmp_path):
     read = ad.read_h5ad(tmp_path / "new.h5ad")
     ax = ce.pl.voronoi(read, show=False)
     n = int((read.obs["ce_label"] == "unassigned").sum())
-    assert ax.get_title() == f"query cells (n = 60, {n} unassigned)"
+    title, expected = ax.get_title().split("\n")
+    assert title == f"query cells (n = 60, {n} unassigned)"
+    assert expected.endswith(" % may be wrong")
     shown = Counter[str]()
     for line in ax.lines:
         shown[to_hex(line.get_color())] += len(line.get_xdata())
@@ -625,3 +627,92 @@ def test_missing_genes_alone_are_no_shift(caplog):
         assert some.obs["ce_novelty"].median() == pytest.approx(usual, abs=0.1)
         assert some.uns["ce"]["params"]["novelty_quartile"] < 0.5
     assert "as a whole" not in caplog.text
+
+
+class TestExpectedError:
+    def test_it_is_near_the_error_of_shifted_queries(self, fast, ingest, caplog):
+        rng = np.random.default_rng(0)
+        codes = rng.integers(3, size=550)
+        X = (rng.normal(size=(550, 8)) + 3 * np.eye(3, 8)[codes]).astype(np.float32)
+        names = np.array(["a", "b", "c"])[codes]
+        obs = pd.DataFrame({"kind": names}, index=[f"cell {i}" for i in range(550)])
+        known = AnnData(X[:300], obs=obs[:300])
+        ce.tl.centroid_encoder(known, "kind", model=fast, progress=False)
+        found = []
+        for size in (0.0, 2.0, 4.0):
+            for seed in range(3):
+                caplog.clear()
+                shift = size * np.random.default_rng(seed).normal(size=8)
+                query = AnnData((X[300:] + shift).astype(np.float32), obs=obs[300:][[]])
+                ingest(query, known)
+                params = query.uns["ce"]["params"]
+                expected, doubt = params["expected_error"], 1 - query.obs["ce_confidence"].mean()
+                assert expected == pytest.approx(max(params["changed_by_recentring"], doubt))
+                text = f"about {expected:.0%} of the labels may be wrong"
+                assert (text in caplog.text) == (expected >= 0.15)
+                title = ce.pl.voronoi(query, show=False).get_title()
+                assert f"about {100 * expected:.0f} % may be wrong" in title
+                found.append((expected, (query.obs["ce_label"] != names[300:]).mean()))
+        expected, true = np.transpose(found)
+        assert true.min() < 0.1 < 0.2 < true.max()
+        assert_allclose(expected, true, atol=0.08)
+
+    def test_storage_and_gaps_give_the_same(self, known, new, ingest, tmp_path):
+        new.write_h5ad(tmp_path / "new.h5ad")
+        stored = ad.read_h5ad(tmp_path / "new.h5ad", backed="r")
+        sparse_one, with_gap = new.copy(), new.copy()
+        sparse_one.X = sparse.csr_matrix(new.X)
+        with_gap.X[0, 0] = np.nan
+        queries = (ingest(query, known, copy=True) for query in (new, stored, sparse_one))
+        found = [query.uns["ce"]["params"]["expected_error"] for query in queries]
+        assert_allclose(found, found[0], rtol=1e-5)
+        ingest(with_gap, known, missing="drop")
+        assert with_gap.uns["ce"]["params"]["expected_error"] == pytest.approx(found[0], abs=0.03)
+
+    def test_few_cells_are_no_reason_for_a_warning(self, known, new, ingest, caplog):
+        few = new[:20].copy()
+        few.X = few.X + 20
+        ingest(few, known)
+        assert "may be wrong" not in caplog.text
+        assert few.uns["ce"]["params"]["expected_error"] > 0
+
+
+class TestLabelsOfTheQuery:
+    def test_they_are_compared_by_class(self, known, new, ingest, tmp_path):
+        own = known.obs["cell_type"].iloc[:60].astype(str).to_numpy()
+        own[::7], own[1] = "another", None
+        new.obs["cell_type"] = own
+        ingest(new, known)
+        differs = new.obs["ce_label"].astype(str) != own
+        has_class = np.isin(own.astype(str), known.uns["ce"]["classes"])
+        for query in (new, self.stored(new, tmp_path)):
+            table = query.uns["ce"]["compared"].set_index("class")
+            for name in known.uns["ce"]["classes"]:
+                of_class = own == name
+                assert table.loc[name, "n"] == of_class.sum()
+                assert table.loc[name, "n_differing"] == (of_class & differs).sum()
+            n, n_differing = has_class.sum(), (has_class & differs).sum()
+            title = ce.pl.voronoi(query, show=False).get_title()
+            assert f"{n_differing} of {n} differ from cell_type" in title
+            listed = ce.tl.misplaced(query)
+            assert set(listed.index) == set(new.obs_names[has_class & differs])
+            assert (listed["split"] == "query").all()
+
+    @staticmethod
+    def stored(adata, folder):
+        adata.write_h5ad(folder / "query.h5ad")
+        return ad.read_h5ad(folder / "query.h5ad")
+
+    def test_another_column_is_chosen_and_few_labels_are_not_compared(self, known, new, ingest):
+        new.obs["gated"] = known.obs["cell_type"].iloc[:60].to_numpy()
+        new.obs["cell_type"] = new.obs["gated"].astype(object).where(np.arange(60) < 20)
+        ingest(new, known)
+        assert "compared" not in new.uns["ce"]
+        ingest(new, known, label_key="gated")
+        assert new.uns["ce"]["params"]["compared_with"] == "gated"
+        assert new.uns["ce"]["compared"]["n"].sum() == 60
+        with pytest.raises(KeyError, match="gates"):
+            ingest(new, known, label_key="gates")
+        new.obs["other"] = "x"
+        with pytest.raises(ValueError, match="no class of the map"):
+            ingest(new, known, label_key="other")

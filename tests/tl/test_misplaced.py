@@ -165,6 +165,7 @@ class TestErrors:
 
     def test_of_ingested_cells(self, trained):
         query = trained[20:].copy()
+        del query.obs["cell_type"]
         ce.tl.ingest(query, trained, progress=False)
         with pytest.raises(ValueError, match="the true ones are unknown"):
             ce.tl.misplaced(query)

@@ -281,7 +281,7 @@ def test_contributions_add_up_to_the_margin_and_are_those_of_captum(fitted):
     assert_allclose(found, oracle.detach(), atol=0.05 * oracle.abs().max())
     with torch.no_grad():
         pairwise = margins(map_, z, 0, [1]).numpy()
-    _, distances = map_.judge_inputs(*map_.inputs(cells.X[:20]))
+    _, distances = map_.judge_inputs(*map_.read(map_.standardizer(cells.X[:20])))
     assert ((pairwise > 0) == (distances[:, 0] < distances[:, 1])).all()
 
 

@@ -156,7 +156,7 @@ def test_a_reader_does_not_keep_the_process_alive():
 
 
 def test_threads_may_outlive_their_tasks():
-    """Whatever a thread is the last to hold, Qt isn't called in that thread."""
+    """A thread calls nothing of Qt, even where it is the last to hold an object."""
     code = (
         "import time; from qtpy.QtCore import QCoreApplication, QObject\n"
         "from centroid_encoder.viewer.task import Task\n"

@@ -101,6 +101,8 @@ def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
 def ingest(adata: Any, key: str) -> Results:
     """Describe the labels of new cells."""
     from centroid_encoder.tables import obs_key
+    from centroid_encoder.tl._result import StoredMap
+    from centroid_encoder.tl._summary import expected_words
 
     stored = adata.uns[key]
     labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
@@ -114,8 +116,13 @@ def ingest(adata: Any, key: str) -> Results:
         f"Mean confidence {100 * confidence:.1f} %.",
         f"Median novelty {novelty:.2f}; it is 0.50 for new cells like the training cells.",
     ]
+    of_map = StoredMap.read(adata, key)
+    assert of_map is not None
+    if expected := expected_words(of_map, adata.n_obs):
+        rough = " (a rough estimate)" if of_map.compared is None else ""
+        sentences.insert(0, f"{expected[0].upper()}{expected[1:]}{rough}.")
     document = {
-        **{name: stored[name] for name in ("params", "classes")},
+        **{name: stored[name] for name in ("params", "classes", "compared") if name in stored},
         "labels": {str(name): n for name, n in assigned.items()},
         "n_unassigned": adata.n_obs - assigned.sum(),
         "mean_confidence": confidence,

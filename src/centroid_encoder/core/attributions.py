@@ -33,7 +33,7 @@ def attribute(
 
 def margins(map_: FittedMap, z: Tensor, group: int, others: list[int]) -> Tensor:
     """(n,) logit of a class less that of all `others` together, for (n, k) standardised rows."""
-    inputs = map_.inputs_of(z)
+    inputs = map_.inputs(z)
     outputs = map_.network.outputs(inputs)
     if map_.placer is None:
         calibration = map_.calibration

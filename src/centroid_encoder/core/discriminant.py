@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from centroid_encoder.core.features import class_sums
+from centroid_encoder.core.inputs import class_sums
 from centroid_encoder.core.matrix import Codes
 
 N_AXES = 150  # with more features, the analysis receives their leading principal axes
@@ -47,10 +47,14 @@ class Discriminant:
         found[sizes == 0] = FAR
         return cls((shown.T @ axes.double().cpu()).float().numpy(), found)
 
+    def distances(self, along: NDArray[np.floating]) -> NDArray[np.float64]:
+        """(n, M) halves of the squared Mahalanobis distances of (n, b) coordinates to the means."""
+        return np.asarray(cdist(along, self.means, "sqeuclidean") / 2)
+
     def likelihoods(self, along: NDArray[np.floating]) -> NDArray[np.float64]:
         """(n, M) log-likelihoods of (n, b) coordinates, less the largest; none is below `LEAST`."""
-        squared = cdist(along, self.means, "sqeuclidean") / 2
-        less = squared - squared.min(axis=1, keepdims=True)
+        distances = self.distances(along)
+        less = distances - distances.min(axis=1, keepdims=True)
         # Smooth, so that the places of cells far away do not have kinks.
         return np.asarray(LEAST * np.tanh(less / -LEAST))
 

@@ -14,11 +14,11 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from centroid_encoder.core import discriminant, features, placement
+from centroid_encoder.core import discriminant, placement
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.features import Standardizer, class_sums, discriminant_axes, network_axes
 from centroid_encoder.core.frames import Frames
+from centroid_encoder.core.inputs import Inputs, class_sums, fit_standardizer, network_axes
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
@@ -34,12 +34,7 @@ from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import check
 
-N_AXES = 100  # with more features, the inputs of networks without a bottleneck are axes
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
-RICH = 10, 10_000
-"""Smallest number of training rows for each feature, and largest in all, with which networks
-receive discriminant axes and ramps of the features. With fewer they overfit; with more, they learn
-them by themselves."""
 N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
 
 
@@ -75,16 +70,16 @@ class Fit:
         """
         index = np.arange(self.X.shape[0]) if index is None else index
         for start in range(0, len(index), CHUNK):
-            yield self.map.judge_inputs(*self.inputs(index[start : start + CHUNK]))
+            yield self.map.judge_inputs(*self.read(index[start : start + CHUNK]))
 
-    def inputs(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32], Tensor]:
+    def read(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32], Tensor]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, stored = self.map.device, self.division.in_memory
         folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
         is_stored = stored[at] == rows
         if not is_stored.all():
-            inputs, along = self.map.inputs(self.X[rows])
+            inputs, along = self.map.read(self.map.standardizer(self.X[rows], device))
             along[is_stored] = self.along[at[is_stored]]
             return inputs, along, folds
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
@@ -185,96 +180,75 @@ def fit(
         seed,
         groups,
     )
-    rows, folds, n_networks = division.train, division.folds, division.n_networks
+    rows, folds = division.train, division.folds
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
+
+    # What the networks receive, and the places of the classes, come from a sample of the rows.
     in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
-    standardizer, shares, sample = features.fit_standardizer(
+    standardizer, shares, sample = fit_standardizer(
         X,
         rows,
         codes[rows],
         params["scale"],
         np.inf if params["clip"] is None else params["clip"],
         params["max_features"],
-        folds[rows] if n_networks > 1 else None,
+        folds[rows] if division.n_networks > 1 else None,
         in_sample,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
 
     sampled = rows[in_sample]
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
-    sampled_codes, placer, axes, knots, noise = codes[sampled], None, None, None, None
+    of_sample, inputs, placer = codes[sampled], Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
-        centroids = _centroids(z, np.arange(len(z)), sampled_codes, n_classes)
+        sizes = np.bincount(codes[rows], minlength=n_classes)
+        of_rows = z, of_sample, folds[sampled]
+        inputs = Inputs.fit(standardizer, shares, *of_rows, n_classes, len(rows))
+        centroids = _centroids(z, np.arange(len(z)), of_sample, n_classes)
         targets = CentroidTargets.fit(centroids, settings["output"], device)
         objective = CentroidTargets.spread_out(centroids, device)
-        wanted = objective.coordinates.cpu().numpy()
-        sizes = np.bincount(codes[rows], minlength=n_classes)
-        # The discriminant analysis receives the z-scores without the weights of the features.
-        z_axes = network_axes(z, 1 / standardizer.weight[standardizer.kept], discriminant.N_AXES)
-        linear = Discriminant.fit(z, z_axes, sampled_codes, n_classes)
-        placer = Placer.fit(z, sampled_codes, centroids, wanted, n_components, sizes, linear)
-        is_rich = z.shape[1] <= N_AXES and RICH[0] * z.shape[1] <= len(rows) <= RICH[1]
-        knots, of_networks, of_folds = features.ramp_knots(z) if is_rich else None, [], []
-        for k, share in enumerate(shares):
-            is_own = folds[sampled] != k
-            x, its_codes = z[np.flatnonzero(is_own)], sampled_codes[is_own]
-            found = network_axes(x, share, N_AXES)
-            received, its_rows = x @ found.T, np.arange(len(x))
-            means = _centroids(received, its_rows, its_codes, n_classes)
-            # Which features have a weight follows from the labels, too.
-            has_weight = torch.from_numpy(share > 0).to(device)
-            linear = Discriminant.fit(x, z_axes * has_weight, its_codes, n_classes)
-            of_fold = received, its_codes, means, wanted, n_components, sizes, linear
-            of_folds.append(Placer.fit(*of_fold, placer.layout))
-            more = discriminant_axes(x, share, its_codes, n_classes) if is_rich else found[:0]
-            of_networks.append(torch.cat([found, more]))
-        placer, axes = replace(placer, of_folds=tuple(of_folds)), torch.stack(of_networks)
-        if z.shape[1] > N_AXES and settings["dropout"]:
-            noise = features.noise_on_axes(z, axes, settings["dropout"])
+        placer = _places(inputs, shares, *of_rows, centroids, objective, sizes, n_components)
+    noise = inputs.noise(z, settings["dropout"])
     frames, callback = Frames(X.shape[0], placer), callback or (lambda report: False)
-    start = partial(frames.start, z, axes, sampled, sampled_codes)
+    start = partial(frames.start, z, inputs, sampled, of_sample)
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start)):
         raise StoppedTooEarly
     del z, sample, start
 
-    inputs, along = _read(X, division, standardizer, axes, knots, placer, device)
+    # The training.
     stored = division.in_memory
-    in_training, in_validation = (np.searchsorted(stored, x) for x in (rows, division.validation))
+    received, along = _read(X, stored, division.placed_by[stored], inputs, placer, device)
+    data = _training_data(received, codes, division, weights, noise)
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
-        centroids = _centroids(inputs, in_training, codes[rows], n_classes)
+        centroids = _centroids(received, np.searchsorted(stored, rows), codes[rows], n_classes)
         output, compactness = settings["output"], settings["compactness"]
         targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
     generator = torch.Generator().manual_seed(seed)
+    n_outputs = objective.n_outputs
     network = Network(
-        inputs.shape[-1],
+        inputs.n,
         settings["hidden"],
-        n_components if placer is None else objective.n_outputs,
-        objective.n_outputs if placer is None else 0,
+        *((n_components, n_outputs) if placer is None else (n_outputs, 0)),
         settings["activation"],
         generator,
         batch_norm=settings["batch_norm"],
-        n_networks=n_networks,
+        n_networks=division.n_networks,
     ).to(device)
     network.votes.copy_(torch.from_numpy(division.votes))
-    labels, trains, validates, class_weight, of_rows = (
-        torch.from_numpy(x).to(device)
-        for x in (codes[stored], in_training, in_validation, weights, folds[stored])
-    )
-    data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
     frame = partial(frames.frame, stored, codes[stored], division.placed_by[stored], along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
 
+    # The odds of the classes, the calibration and the novelty.
     unknown_centers = np.full((n_classes, n_components), np.nan)
-    offsets = tuple((-np.log(weights.astype(np.float64))).tolist())
-    of_map = standardizer, network, targets, unknown_centers, axes, knots, placer
-    fitted = FittedMap(*of_map, Calibration(offsets=offsets))
+    calibration = Calibration(offsets=tuple((-np.log(weights.astype(np.float64))).tolist()))
+    fitted = FittedMap(inputs, network, targets, unknown_centers, placer, calibration)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done, weights)
     chosen = done.trained
@@ -310,39 +284,85 @@ def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> NDArray[
     return np.asarray(centroids)
 
 
+def _places(
+    inputs: Inputs,
+    shares: NDArray[np.float64],
+    z: Tensor,
+    codes: Codes,
+    folds: Codes,
+    centroids: NDArray[np.float64],
+    objective: CentroidTargets,
+    sizes: Codes,
+    n_components: int,
+) -> Placer:
+    """Lay out the classes, and compute the scatter from all of the rows and without each fold.
+
+    `sizes` holds the (M,) numbers of training rows; the others are those of `Inputs.fit`.
+    """
+    weight, wanted = inputs.standardizer.weight, objective.coordinates.cpu().numpy()
+    # The discriminant analysis receives the z-scores without the weights of the features.
+    axes = network_axes(z, 1 / weight[inputs.standardizer.kept], discriminant.N_AXES)
+    linear = Discriminant.fit(z, axes, codes, len(sizes))
+    placer, of_folds = Placer.fit(z, codes, centroids, wanted, n_components, sizes, linear), []
+    for k, (share, own_axes) in enumerate(zip(shares, inputs.of_features, strict=True)):
+        own = np.flatnonzero(folds != k)
+        received = z[own] @ own_axes.T
+        means = _centroids(received, np.arange(len(own)), codes[own], len(sizes))
+        # Which features have a weight follows from the labels, too.
+        has_weight = torch.from_numpy(share > 0).to(z.device)
+        linear = Discriminant.fit(z[own], axes * has_weight, codes[own], len(sizes))
+        of_fold = received, codes[own], means, wanted, n_components, sizes, linear
+        of_folds.append(Placer.fit(*of_fold, placer.layout))
+    return replace(placer, of_folds=tuple(of_folds))
+
+
 def _read(
     X: Matrix | Lazy,
-    division: Division,
-    standardizer: Standardizer,
-    axes: Tensor | None,
-    knots: Tensor | None,
+    rows: Codes,
+    folds: Codes,
+    inputs: Inputs,
     placer: Placer | None,
     device: torch.device,
 ) -> tuple[Tensor, NDArray[np.float32]]:
-    """Read the rows that are kept in memory.
+    """Read the rows that are kept in memory; `folds` holds the fold that places each, or −1.
 
     Returns the inputs of the networks, and the (n_in_memory, a + b) result of `Placer.project`
     (a + b = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
     """
-    stored, n_inputs = division.in_memory, len(standardizer.kept)
-    n_networks, n_axes = (1, n_inputs) if axes is None else axes.shape[:2]
-    n_ramps = 0 if knots is None else features.N_RAMPS * n_inputs
-    inputs = torch.empty((n_networks, len(stored), n_axes + n_ramps), device=device)
+    n_networks = 1 if inputs.axes is None else len(inputs.axes)
+    received = torch.empty((n_networks, len(rows), inputs.n), device=device)
     n_along = 0 if placer is None else len(placer.scatter.axes) + len(placer.linear.axes)
-    along, folds = np.empty((len(stored), n_along), np.float32), division.placed_by[stored]
-    for part, chunk in row_chunks(X, stored):
-        z = standardizer(chunk, device)
-        inputs[:, part] = features.on_axes(z, axes, knots)
+    along = np.empty((len(rows), n_along), np.float32)
+    for part, chunk in row_chunks(X, rows):
+        z = inputs.standardizer(chunk, device)
+        received[:, part] = inputs(z)
         if placer is None:
             continue
         along[part] = placer.project(z)
         for k, of_fold in enumerate(placer.of_folds):
             own, (a, r) = np.flatnonzero(folds[part] == k), of_fold.scatter.axes.shape
             at = torch.from_numpy(own).to(device)
-            rows, x = part.start + own, inputs[k, part][at, :r]
-            along[rows, :a] = of_fold.scatter.project(x)
-            along[rows, -len(of_fold.linear.axes) :] = of_fold.linear.project(z[at])
-    return inputs[0] if len(inputs) == 1 else inputs, along
+            its_rows, x = part.start + own, received[k, part][at, :r]
+            along[its_rows, :a] = of_fold.scatter.project(x)
+            along[its_rows, -len(of_fold.linear.axes) :] = of_fold.linear.project(z[at])
+    return received[0] if len(received) == 1 else received, along
+
+
+def _training_data(
+    received: Tensor,
+    codes: Codes,
+    division: Division,
+    weights: NDArray[np.float32],
+    noise: Tensor | None,
+) -> TrainingData:
+    """Return the data of a training on the rows in memory."""
+    stored = division.in_memory
+    index = (np.searchsorted(stored, rows) for rows in (division.train, division.validation))
+    labels, trains, validates, class_weight, folds = (
+        torch.from_numpy(x).to(received.device)
+        for x in (codes[stored], *index, weights, division.folds[stored])
+    )
+    return TrainingData(received, labels, trains, validates, class_weight, folds, noise)
 
 
 @torch.no_grad()
@@ -356,7 +376,7 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
     if fitted.placer is None:
         fitted.centers = class_centers(done.embed(trained), codes[trained], len(fitted.centers))
     else:
-        inputs, along, folds = done.inputs(some)
+        inputs, along, folds = done.read(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
         weights = class_weights[codes[some]].astype(np.float64)
         fold = division.folds[some]

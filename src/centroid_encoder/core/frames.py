@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from centroid_encoder.core.inputs import Inputs
 from centroid_encoder.core.matrix import CHUNK, Codes
 from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.reports import Frame
@@ -30,15 +31,15 @@ class Frames:
     placer: Placer | None
     """Places rows; None with a bottleneck, whose output is the embedding."""
 
-    def start(self, z: Tensor, axes: Tensor | None, rows: Codes, codes: Codes) -> Frame | None:
+    def start(self, z: Tensor, inputs: Inputs, rows: Codes, codes: Codes) -> Frame | None:
         """Return a frame before the training: ridge regression of the targets on a network's axes.
 
         The output of each of the (b, k) rows `z` is that of a regression on other rows.
         """
-        if self.placer is None or axes is None:
+        if self.placer is None:
             return None
-        # Discriminant axes, which follow the features, are computed from the classes of all rows.
-        x = (z @ axes[0][: z.shape[1]].T).cpu().numpy()
+        # The other axes and the ramps come from the classes of all rows.
+        x = (z @ inputs.of_features[0].T).cpu().numpy()
         ridge, folds = Ridge(RIDGE * len(x) * x.var(axis=0).mean()), min(N_FOLDS, len(x))
         shuffled = KFold(folds, shuffle=True, random_state=0)
         outputs = cross_val_predict(ridge, x, self.placer.targets[codes], cv=shuffled)

@@ -12,7 +12,7 @@ from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.features import Standardizer, on_axes
+from centroid_encoder.core.inputs import Inputs, Standardizer
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
@@ -25,21 +25,22 @@ Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass
 class FittedMap:
-    """Trained networks with their standardisation and targets. The classes are sorted."""
+    """Trained networks with their inputs and targets. The classes are sorted."""
 
-    standardizer: Standardizer
+    inputs: Inputs
     network: Network
     targets: CentroidTargets
     centers: NDArray[np.float64]
     """(M, m) class means of the embedded training rows, or the positions of the classes."""
-    axes: Tensor | None
-    """(K, r, k) axes along which each network receives the features; None with a bottleneck."""
-    knots: Tensor | None
-    """(q, k) knots of the ramps, or None without ramps."""
     placer: Placer | None
     """Places rows in Voronoi cells; None with a bottleneck, whose code is the embedding."""
     calibration: Calibration
     novelty: Novelty | None = None
+
+    @property
+    def standardizer(self) -> Standardizer:
+        """The weighted z-scores."""
+        return self.inputs.standardizer
 
     @property
     def device(self) -> torch.device:
@@ -63,27 +64,21 @@ class FittedMap:
         networks, which contain more than a place in the plane shows.
         """
         for _, chunk in row_chunks(X):
-            yield self.judge_inputs(*self.inputs(chunk))
+            yield self.judge_inputs(*self.read(self.standardizer(chunk, self.device)))
 
-    def inputs(self, X: Matrix) -> tuple[Tensor, NDArray[np.float32]]:
-        """Inputs of the networks for (b, d) rows, and (b, a) coordinates in the scatter.
+    def read(self, z: Tensor) -> tuple[Tensor, NDArray[np.float32]]:
+        """Inputs of the networks for (b, k) standardised rows, and (b, a) coordinates.
 
-        There are no coordinates (a = 0) with a bottleneck.
+        The coordinates are those of `Placer.project`. There are none (a = 0) with a bottleneck.
         """
-        z = self.standardizer(X, self.device)
-        if self.placer is None:
-            return z, np.empty((len(z), 0), np.float32)
-        return self.inputs_of(z), self.placer.project(z)
-
-    def inputs_of(self, z: Tensor) -> Tensor:
-        """Inputs of the networks for (b, k) standardised rows."""
-        return on_axes(z, self.axes, self.knots)
+        none = np.empty((len(z), 0), np.float32)
+        return self.inputs(z), none if self.placer is None else self.placer.project(z)
 
     @torch.no_grad()
     def judge_inputs(
         self, inputs: Tensor, along: NDArray[np.float32], folds: Tensor | None = None
     ) -> Judged:
-        """Embedding of rows and distances to the classes, from the result of `inputs`.
+        """Embedding of rows and distances to the classes, from the result of `read`.
 
         `folds` holds for each row the one network that places it, or −1 for all networks; None
         stands for −1.
@@ -111,15 +106,17 @@ class FittedMap:
             embedding = self.embed(expected)
             return embedding, self.distances(embedding), probabilities
         logits = [log_softmax(-np.square(x, dtype=np.float64), axis=1) for x in judged]
-        along = np.concatenate([self.inputs(chunk)[1] for _, chunk in row_chunks(expected)])
+        chunks = (self.standardizer(chunk, self.device) for _, chunk in row_chunks(expected))
+        along = np.concatenate([self.placer.project(z) for z in chunks])
         return *self.placer.judge_logits(logsumexp(logits, axis=0), along), probabilities
 
     def decide(
-        self, judged: Iterable[Judged], n: int
+        self, judged: Iterable[Judged], n: int, out: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
         """Embedding of n rows, (n,) predicted classes, and the (n,) probabilities of these.
 
         The distances are reduced chunk by chunk, since those of all rows would take much memory.
+        The (n, M) probabilities of all classes are written to `out`, if it is given.
         """
         embedding = np.empty((n, self.n_components), dtype=np.float32)
         predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
@@ -129,6 +126,8 @@ class FittedMap:
             embedding[part], predicted[part] = places, distances.argmin(axis=1)
             probabilities = self.calibration.probabilities(distances)
             confidence[part] = probabilities[np.arange(len(places)), predicted[part]]
+            if out is not None:
+                out[part] = probabilities
             done = part.stop
         return embedding, predicted, confidence
 

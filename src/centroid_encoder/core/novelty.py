@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.features import Standardizer, principal_axes
+from centroid_encoder.core.inputs import Standardizer, principal_axes
 from centroid_encoder.core.matrix import Codes, Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import cross_validation_folds, representatives

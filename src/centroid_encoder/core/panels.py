@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.features import class_sums, fit_standardizer
+from centroid_encoder.core.inputs import NONE, class_sums, fit_standardizer
 from centroid_encoder.core.matrix import VALUES_AT_ONCE, Codes, Matrix
 from centroid_encoder.core.splits import representatives
 
@@ -27,19 +27,25 @@ RIDGE = 0.1
 """Addition to the variances within the classes, in units of the variance of a feature."""
 
 
-def choose_features(X: Matrix, codes: Codes, n: int, step: Callable[[], None]) -> Codes:
+def choose_features(
+    X: Matrix, codes: Codes, n: int, step: Callable[[], None], first: Codes = NONE
+) -> Codes:
     """(n,) indices of features that together separate the classes, the best first.
 
     `codes` holds the classes of the rows of X, −1 for rows that take no part. `step` is called
-    before each choice.
+    before each choice. The features `first` are chosen before all others.
     """
     rows = np.flatnonzero(codes >= 0)
     rows = rows[representatives(codes[rows], N_ROWS, N_OF_CLASS, np.random.default_rng(0))]
     X, codes = X[rows], np.unique(codes[rows], return_inverse=True)[1]
     every = np.arange(len(rows))
     standardizer, *_ = fit_standardizer(X, every, codes, "supervised", CLIP, N_CANDIDATES)
-    weight, candidates = standardizer.weight, standardizer.kept
-    z = replace(standardizer, weight=np.sign(weight))(X)
+    weight = standardizer.weight
+    takes_part = np.sign(weight)
+    takes_part[first] = 1
+    standardizer = replace(standardizer, weight=takes_part)
+    z, candidates = standardizer(X), standardizer.kept
+    given = np.searchsorted(candidates, first).tolist()
     sizes = np.bincount(codes)
     # Differences of classes and variances that the chosen features do not explain.
     centers = class_sums(z.numpy(), codes, len(sizes)) / sizes[:, None]
@@ -56,7 +62,7 @@ def choose_features(X: Matrix, codes: Codes, n: int, step: Callable[[], None]) -
             gains = (centers[left, some] - centers[right, some]) ** 2 / variances[some]
             bound[some] = pairs @ np.exp(-(apart[:, None] + gains) / 8)
         bound[chosen] = np.inf
-        best = int(bound.argmin())
+        best = given[len(chosen)] if len(chosen) < len(given) else int(bound.argmin())
         chosen.append(best)
         # A step of the Cholesky factorisation of the covariance within the classes.
         factor = (z.T @ z[:, best]).double().numpy() / len(z) - factors[:, best] @ factors

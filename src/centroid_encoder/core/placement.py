@@ -24,7 +24,7 @@ from scipy.special import log_softmax
 from torch import Tensor
 
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.features import principal_axes
+from centroid_encoder.core.inputs import principal_axes
 from centroid_encoder.core.layout import DECIMALS, Layout, squared_distances
 from centroid_encoder.core.matrix import Codes, product
 

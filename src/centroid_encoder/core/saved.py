@@ -23,7 +23,7 @@ from torch import Tensor
 
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.features import Standardizer
+from centroid_encoder.core.inputs import Inputs, Standardizer
 from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network
@@ -39,15 +39,15 @@ KINDS = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
 """Python types of labels, by the kind of their dtype."""
 Arrays = dict[str, NDArray[Any]]
 ARRAYS = {
-    "mean": ("d", "standardizer.mean"),
-    "scale": ("d", "standardizer.scale"),
-    "weight": ("d", "standardizer.weight"),
+    "mean": ("d", "inputs.standardizer.mean"),
+    "scale": ("d", "inputs.standardizer.scale"),
+    "weight": ("d", "inputs.standardizer.weight"),
     "centers": ("cm", "centers"),
     "targets": ("ct", "targets.coordinates"),
     "origin": ("k", "targets.origin"),
     "basis": ("tk", "targets.basis"),
-    "axes": ("nrk", "axes"),
-    "knots": ("qk", "knots"),
+    "axes": ("nrk", "inputs.axes"),
+    "knots": ("qk", "inputs.knots"),
     "placement_targets": ("co", "placer.targets"),
     "placement_axes": ("ak", "placer.scatter.axes"),
     "placement_means": ("ca", "placer.scatter.means"),
@@ -69,9 +69,6 @@ ARRAYS = {
 same length in all arrays: d features, k of them with a weight, c classes, m components of the
 embedding, t coordinates of a target, n networks with r axes and o outputs, q knots of a feature, a
 axes of the scatter, b axes of the discriminant analysis, p axes and s samples of the novelty."""
-
-LATER = "placement_linear_axes", "placement_linear_means", "placement_voice"
-"""Names of arrays that the first files lack."""
 
 
 class InvalidStateError(ValueError):
@@ -137,25 +134,24 @@ def from_arrays(
         }
         network.load_state_dict(weights, strict=True, assign=True)
         span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
-        axes, knots, placer, novelty = None, None, None, None
+        axes = knots = placer = novelty = None
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
-            n_inputs = axes.shape[1]
-            if "knots" in arrays:
-                knots = torch.tensor(arrays["knots"]).to(device)
-                n_inputs += (len(knots) - 1) * knots.shape[1]
-            if n_inputs != network.shape["n_inputs"]:
-                raise ValueError(f"{n_inputs} inputs for a network of {network.shape}")
-            layout = Layout(arrays["centers"])
-            # The first files have no discriminant analysis.
-            no_axes = np.zeros((0, axes.shape[2]), np.float32)
-            none: Any = no_axes, np.zeros((len(layout.positions), 0)), np.zeros(1)
-            is_known = bool(arrays.keys() & set(LATER))
-            linear, means, voice = (arrays[name] for name in LATER) if is_known else none
-            names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
-            targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
-            analysis, odds = Discriminant(linear, means), (float(sharpness[0]), float(voice[0]))
-            placer = Placer(targets, Scatter(*scatter), layout, analysis, *odds, offsets)
+            knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
+            of_placer = {
+                name.removeprefix("placement_"): array
+                for name, array in arrays.items()
+                if name.startswith("placement_")
+            }
+            placer = Placer(
+                of_placer["targets"],
+                Scatter(*(of_placer[name] for name in ("axes", "means", "directions"))),
+                Layout(arrays["centers"]),
+                Discriminant(of_placer["linear_axes"], of_placer["linear_means"]),
+                float(of_placer["sharpness"][0]),
+                float(of_placer["voice"][0]),
+                of_placer["offsets"],
+            )
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
@@ -168,13 +164,15 @@ def from_arrays(
         for array in of_classes:
             if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
                 raise ValueError("the calibration does not fit the classes")
+        scaling = arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf
+        inputs = Inputs(Standardizer(*scaling), axes, knots)
+        if inputs.n != network.shape["n_inputs"]:
+            raise ValueError(f"{inputs.n} inputs for a network of {network.shape}")
         return FittedMap(
-            Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf),
+            inputs,
             network.to(device),
             CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), *span),
             arrays["centers"],
-            axes,
-            knots,
             placer,
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 
-from centroid_encoder.core.features import fit_standardizer, principal_axes
+from centroid_encoder.core.inputs import fit_standardizer, principal_axes
 from centroid_encoder.core.matrix import Codes, Matrix, row_chunks
 
 Reason = Literal["typical", "unsure", "novel"]

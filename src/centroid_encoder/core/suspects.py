@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from scipy.special import softmax
 from scipy.stats import hypergeom
 
-from centroid_encoder.core.features import Standardizer, principal_axes
+from centroid_encoder.core.discriminant import Discriminant
+from centroid_encoder.core.inputs import Standardizer, principal_axes
 from centroid_encoder.core.matrix import row_chunks
-from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import at_most
 
 P_VALUE = 0.01  # largest p value, over all pairs (Bonferroni), that two classes are told apart
@@ -37,23 +36,16 @@ def linear_probabilities(
     """(q, M) probabilities of the classes for q rows of X by a linear discriminant analysis.
 
     It is fitted to the `known` rows; `codes` holds the classes of all rows. The points are weighted
-    z-scores on their principal axes, and their covariance within the classes is shrunk (Ledoit &
-    Wolf 2004).
+    z-scores on their principal axes.
     """
-    from sklearn.covariance import ledoit_wolf
-
     known = at_most(N_KNOWN, known)
     z = torch.cat([standardizer(chunk) for _, chunk in row_chunks(X, known)])
-    axes = principal_axes(z - z.mean(dim=0), N_AXES)[0].T
-    points, (classes, index) = (z @ axes).numpy(), np.unique(codes[known], return_inverse=True)
-    means = class_centers(points, index, len(classes))
-    covariance, _ = ledoit_wolf(points - means[index], assume_centered=True)
-    inverse = np.linalg.pinv(covariance, 1e-6, hermitian=True)
-    found = np.zeros((len(rows), n_classes))
+    axes, _ = principal_axes(z - z.mean(dim=0), N_AXES)
+    classes, index, sizes = np.unique(codes[known], return_inverse=True, return_counts=True)
+    linear, found = Discriminant.fit(z, axes, index, len(classes)), np.zeros((len(rows), n_classes))
     for part, chunk in row_chunks(X, rows):
-        points = (standardizer(chunk) @ axes).numpy()
-        distances = cdist(points, means, "mahalanobis", VI=inverse)
-        found[part, classes] = softmax(np.log(np.bincount(index)) - distances**2 / 2, axis=1)
+        distances = linear.distances(linear.project(standardizer(chunk)))
+        found[part, classes] = softmax(np.log(sizes) - distances, axis=1)
     return found
 
 

@@ -19,7 +19,13 @@ from centroid_encoder.files import check_target, replacing
 from centroid_encoder.pl._regions import Points
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._result import QUERY, TEST, TRAIN, Result
-from centroid_encoder.tl._summary import doubt_words, group_words, range_words, unjudged_words
+from centroid_encoder.tl._summary import (
+    doubt_words,
+    expected_words,
+    group_words,
+    range_words,
+    unjudged_words,
+)
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
@@ -107,7 +113,8 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
         query = (result.split == QUERY).to_numpy()
         n_unassigned = int((query & (result.codes < 0)).sum())
         also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
-        return f"query cells (n = {int(query.sum()):,}{also})"
+        expected = expected_words(result.stored, n := int(query.sum()))
+        return "\n".join(filter(None, (f"query cells (n = {n:,}{also})", expected)))
     stored, (rule, name) = result.stored, title_rule(result, regions)
     errors = stored.errors(panel)
     n_unjudged = int(errors["n_unjudged"]) if errors["n_unjudged"] > 0 else 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.patches import PathPatch
@@ -21,6 +22,7 @@ from centroid_encoder.errors import check
 from centroid_encoder.pl._colors import Palette, class_colors
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._check import check_choice
+from centroid_encoder.tl._parents import Hierarchy, mixed_colors
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, UNLABELED, Regions, Result, read_result
 
 Points: TypeAlias = NDArray[np.floating]
@@ -124,9 +126,20 @@ class Plane:
             grey = []
             if (result.split == UNLABELED).any():
                 grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
-            if ((result.split == QUERY) & (result.codes < 0)).any():
+            codes, of_class = result.codes, dict(self.of_class)
+            if parent_of := result.stored.parent_of:
+                hierarchy = Hierarchy(result.classes, parent_of)
+                labels = self.adata.obs[result.label_key].where(result.split == QUERY)
+                coarse = [
+                    x for x in hierarchy.ancestors if x not in of_class and (labels == x).any()
+                ]
+                mixed = mixed_colors(hierarchy, coarse, result.classes, list(of_class.values()))
+                of_class |= dict(zip(coarse, mixed, strict=True))
+                found = pd.Index(list(of_class)).get_indexer(labels.astype(object))
+                codes = np.where(found >= len(result.classes), found, codes)
+            if ((result.split == QUERY) & (codes < 0)).any():
                 grey.append(UNASSIGNED)
-            return Values(result.label_key, result.codes, self.of_class, grey)
+            return Values(result.label_key, codes, of_class, grey)
         values = read_values(self.adata, str(name), **variable, palette=self._palette)
         text = f"no cell of the map has a value of {name!r}"
         check((values.known & result.embedded).any(), text, "color")

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 Column = Literal[
-    "label", "confidence", "split", "novelty", "own", "judged", "suspect", "doubt", "map"
+    "label",
+    "level",
+    "confidence",
+    "split",
+    "novelty",
+    "own",
+    "judged",
+    "suspect",
+    "doubt",
+    "map",
+    "probabilities",
 ]
 
 
@@ -21,7 +31,10 @@ def embedding_key(key: str) -> str:
 
 
 def obs_key(key: str, column: Column) -> str:
-    """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation."""
+    """Name in ``obs`` of a column of the result `key`; see `cv_key` for a cross-validation.
+
+    The probabilities of all classes are in ``obsm``.
+    """
     return f"{plain_key(key)}_{column}"
 
 

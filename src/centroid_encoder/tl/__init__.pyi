@@ -3,6 +3,7 @@ from ._composition import composition as composition
 from ._cross_validate import cross_validate as cross_validate
 from ._feature_panel import feature_panel as feature_panel
 from ._fitted_model import fitted_model as fitted_model
+from ._geojson import write_geojson as write_geojson
 from ._ingest import ingest as ingest
 from ._measure import measure as measure
 from ._mislabeled import mislabeled as mislabeled

@@ -400,6 +400,14 @@ class NewCells(Values):
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error, and 0 if cells with
     gaps are left out."""
+    all_classes: bool = False
+    """Whether `placed` returns the probabilities of all classes."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns of `placed`."""
+        n_classes = len(self.model.classes_) if self.all_classes else 0
+        return n_classes + self.model.n_components + 3
 
     @property
     def absent(self) -> NDArray[np.bool_]:
@@ -421,12 +429,17 @@ class NewCells(Values):
         return cells
 
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
-        """Place X, the rows of the matrix from `start` on, in chunks."""
+        """Place X, the rows of the matrix from `start` on, in chunks.
+
+        The columns are the probabilities of all classes, if they are wanted, the places, the
+        predicted class, its probability, and the novelty.
+        """
         for part in chunks_of(X):
             cells = self.imputed(in_memory(X[part]), start + part.start)
             places, probabilities, predicted = cells.judge()
             confidence = probabilities[np.arange(len(predicted)), predicted]
-            found = np.column_stack([places, predicted, confidence, cells.novelty()])
+            first = [probabilities] if self.all_classes else []
+            found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
             found[cells.unusable] = np.nan
             yield found.astype(np.float32)
 
@@ -515,7 +528,7 @@ def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     # The matrix and the names of the cells are not sent to the workers.
     alone = replace(cells, X=None, names=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
     shared, meta = delayed(alone, pure=False, traverse=False), np.empty((0, 0), np.float32)
-    chunks = (X.chunks[0], (cells.model.n_components + 3,))
+    chunks = (X.chunks[0], (cells.width,))
     placed = X.map_blocks(_placed_block, shared, chunks=chunks, meta=meta)
     for i in range(0, placed.numblocks[0], BLOCKS):
         yield placed.blocks[i : i + BLOCKS].compute()
@@ -524,5 +537,5 @@ def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
 def _placed_block(block: Any, cells: NewCells, block_info: Any = None) -> Placed:
     """Place the cells of a chunk of a dask array."""
     (start, _), _ = block_info[0]["array-location"]
-    none = np.empty((0, cells.model.n_components + 3), np.float32)
+    none = np.empty((0, cells.width), np.float32)
     return np.concatenate([none, *cells.placed(in_memory(block), start)])

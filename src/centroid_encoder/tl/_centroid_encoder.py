@@ -77,6 +77,7 @@ def centroid_encoder(
     split_key: str | None = None,
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
+    probabilities: bool = False,
     key_added: str | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
@@ -145,6 +146,8 @@ def centroid_encoder(
         training then do not grow further. Default: 1,000,000, or ``max_samples`` of the `model`.
     model
         `CentroidEncoder` with other settings than the default. A copy of it is trained.
+    probabilities
+        Whether to store the probabilities of all classes.
     key_added
         Name k for the results in ``obsm[k]``, ``uns[k]`` and ``obs["k_…"]``. Default: ``"ce"``;
         the embedding is then in ``obsm["X_ce"]``.
@@ -165,6 +168,9 @@ def centroid_encoder(
         ``adata.obsm["X_ce"]`` : :class:`numpy.ndarray` (dtype ``float32``)
             The embedding of all cells, n_obs × n_components; NaN for cells left out by
             ``missing="drop"``.
+        ``adata.obsm["ce_probabilities"]`` : :class:`numpy.ndarray` (dtype ``float32``)
+            With `probabilities`: n_obs × n_classes, in the order of ``uns["ce"]["classes"]``; NaN
+            for cells without a confidence.
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"train"``, ``"test"``, ``"unlabeled"``, or ``"unused"`` for a cell with a label that
             was neither trained on nor held out.
@@ -269,7 +275,7 @@ def centroid_encoder(
     notices += circular_words(adata, cells)
     if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
         notices.append(panel_words(panel))
-    return Training(cells, key, notices, estimator, held_out, train, params, panel)
+    return Training(cells, key, notices, estimator, held_out, train, params, panel, probabilities)
 
 
 def _split(
@@ -310,6 +316,8 @@ class Training(_run.Job):
     _params: dict[str, Any]
     _panel: dict[str, float]
     """Result of `panel_errors`."""
+    _probabilities: bool = False
+    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -368,9 +376,12 @@ class Training(_run.Job):
         n_groups = ROUGH if cells.groups is None else len(np.unique(cells.groups[self.train]))
         if n_groups < ROUGH:
             text = f"fewer than {ROUGH} values of {cells.params['group_key']!r} have training cells"
-            self.notices.append(f"{text} ({n_groups}): the novelty of cells of others is rough")
+            text = f"{text} ({n_groups}): the novelty of cells of others is rough"
+            alone = ", and each network has seen one value only, so that their labels are, too"
+            self.notices.append(text + alone * (n_groups == 2 and fit.division.n_networks > 1))
         others = np.setdiff1d(np.arange(n), rows)
-        decided = fit.map.decide(chain([(places, distances)], fit.judge(others)), n)
+        of_all = np.empty((n, len(self.classes)), np.float32) if self._probabilities else None
+        decided = fit.map.decide(chain([(places, distances)], fit.judge(others)), n, of_all)
         order = np.argsort(np.concatenate([rows, others]))
         embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
         # The confidence of these cells, calibrated with others, is what its error is computed from.
@@ -380,6 +391,9 @@ class Training(_run.Job):
         scored, nearest = rows[is_scored], distances[is_scored].argmin(axis=1)
         for values, found in ((confidence, after), (uncalibrated, before)):
             values[scored] = found[is_scored, nearest]
+        if of_all is not None:
+            of_all = of_all[order]
+            of_all[scored], of_all[fit.division.unjudged] = after[is_scored], np.nan
         split = np.where(is_held_out, 1, np.where(codes < 0, 2, 3))
         split[fit.trained] = 0
         of_groups = np.full(len(scored), len(scored) > is_held_out.sum())
@@ -408,7 +422,10 @@ class Training(_run.Job):
                 obs_key(key, "novelty"): cells.spread(fit.novelty()),
                 obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
             },
-            "obsm": {embedding_key(key): cells.spread(embedding)},
+            "obsm": {
+                embedding_key(key): cells.spread(embedding),
+                obs_key(key, "probabilities"): None if of_all is None else cells.spread(of_all),
+            },
             "uns": {key: stored.to_uns()},
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
 from centroid_encoder.tl._check import logger
 from centroid_encoder.tl._evaluation import (
     Codes,
+    Floats,
     error_rates,
     errors_by_rule,
     evaluate,
@@ -44,6 +45,7 @@ from centroid_encoder.tl._evaluation import (
 )
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._parents import Hierarchy, read_parents
 from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 
 N_FOLDS = 5
@@ -99,6 +101,8 @@ def cross_validate(
     missing: Missing = "error",
     max_cells: int | None = None,
     model: CentroidEncoder | None = None,
+    parents: str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None = None,
+    probabilities: bool = False,
     key_added: str | None = None,
     n_jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
@@ -142,6 +146,11 @@ def cross_validate(
         As in `centroid_encoder`. Its ``random_state`` has no effect. Default: the settings of the
         map that is stored under `key_added`, if it has the same labels; otherwise those of
         `CentroidEncoder`.
+    parents
+        Coarser classes, as in `ingest`, with columns of ``adata.obs``. The errors at each of their
+        levels are in ``levels``.
+    probabilities
+        Whether to store the probabilities of all classes.
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     n_jobs
@@ -175,6 +184,9 @@ def cross_validate(
             and missing for cells that were not judged. See `mislabeled`.
         ``adata.obs["ce_cv_map"]`` : :class:`pandas.Series` (dtype ``category``)
             The ``id`` of the cross-validation, as ``ce_map`` in `centroid_encoder`.
+        ``adata.obsm["ce_cv_probabilities"]`` : :class:`numpy.ndarray` (dtype ``float32``)
+            With `probabilities`: n_obs × n_classes, in the order of ``uns["ce_cv"]["classes"]``;
+            NaN for cells that were not judged.
         ``adata.uns["ce_cv"]`` : :class:`dict`
             ``quality`` (errors of all judged cells, the ends of their 95 % intervals, ``…_low`` and
             ``…_high``, and their standard deviation over the folds, ``…_sd``; number
@@ -182,7 +194,9 @@ def cross_validate(
             ``n_unjudged_classes``; ``calibration_error`` and its 95 % interval, as in
             `centroid_encoder`); ``errors`` (a DataFrame with a row for each fold); ``per_class`` (a
             DataFrame of errors with intervals, and of the calibration of each predicted
-            class); ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
+            class); ``levels`` (with `parents`: a DataFrame with a row for the classes and one for
+            each level of parents, with the error and the calibration error, and their intervals);
+            ``classes``, sorted; ``confusion`` (n_classes × n_classes, number of cells of
             the row's class that were predicted to be of the column's); ``reason`` (why
             no label looks wrong, or ``""``); ``permutation`` (``observed`` mean probability of the
             own class, ``shuffled`` ones, ``p_value``); ``warnings`` (sentences, which are also
@@ -250,11 +264,15 @@ def cross_validate(
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
     )
+    hierarchy = None
+    if parents is not None:
+        hierarchy = read_parents(parents, pd.Index(cells.classes), adata.obs, label_key)
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
-    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
+    more = n_jobs, seed, found, hierarchy, probabilities
+    job = CrossValidation(cells, key, notices, estimator, params, *more)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
@@ -311,6 +329,9 @@ class CrossValidation(_run.Job):
     _seed: int
     doubts: list[str]
     """Those of the notices that are stored with the results."""
+    _hierarchy: Hierarchy | None = None
+    _probabilities: bool = False
+    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -454,6 +475,7 @@ class CrossValidation(_run.Job):
             quality=quality,
             per_class=per_class,
             reason=reason,
+            levels=self._levels(probabilities[at], predicted[at], own, units),
             errors=errors,
             warnings=tuple(self.doubts),
             permutation=test,
@@ -462,7 +484,10 @@ class CrossValidation(_run.Job):
         )
         of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
         of_own[at], label[at] = probabilities[at, own], own
-        name = cv_key(self.key)
+        name, of_all = cv_key(self.key), None
+        if self._probabilities:
+            probabilities[is_unjudged] = np.nan
+            of_all = cells.spread(probabilities)
         return {
             "obs": {
                 obs_key(name, "label"): cells.labels_of(predicted),
@@ -473,8 +498,32 @@ class CrossValidation(_run.Job):
                 obs_key(name, "doubt"): cells.spread(doubt),
                 obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
             },
+            "obsm": {obs_key(name, "probabilities"): of_all},
             "uns": {name: stored.to_uns()},
         }
+
+    def _levels(
+        self, probabilities: Floats, predicted: Codes, own: Codes, units: Codes | None
+    ) -> pd.DataFrame | None:
+        """Return the errors at each level of parents.
+
+        The classes of n cells are those `predicted`; parents follow from their (n, M)
+        probabilities.
+        """
+        hierarchy, rows = self._hierarchy, []
+        if hierarchy is None:
+            return None
+        for level in range(int(hierarchy.levels.max()) + 1):
+            names, above = hierarchy.at_level(level)
+            shares = probabilities @ (above[:, None] == np.arange(len(names)))
+            found, n = shares.argmax(axis=1) if level else above[predicted], len(names)
+            wrong = pd.DataFrame({"voronoi": found != above[own]}).astype(float)
+            errors, _ = evaluate(wrong, above[own], n, units)
+            confidence = shares[np.arange(len(found)), found]
+            right = wrong["voronoi"].to_numpy() == 0
+            calibration, _ = evaluate_confidence(found, *2 * (confidence,), right, n, units)
+            rows.append({"level": level, "n_classes": n} | errors | calibration)
+        return pd.DataFrame(rows)
 
 
 def train_fold(

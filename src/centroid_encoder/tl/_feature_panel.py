@@ -18,10 +18,11 @@ from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
 from centroid_encoder.core.quality import input_neighbors
 from centroid_encoder.core.splits import at_most, cross_validation_folds, representatives
-from centroid_encoder.errors import check
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
+from centroid_encoder.tl._check import check_known
 from centroid_encoder.tl._cross_validate import (
     N_QUERIES,
     N_REFERENCE,
@@ -45,6 +46,8 @@ def feature_panel(
     label_key: str,
     sizes: Sequence[int] | None = None,
     *,
+    include: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
     n_folds: int | None = None,
     group_key: str | None = None,
     layer: str | None = None,
@@ -77,6 +80,11 @@ def feature_panel(
     sizes
         Numbers of features. A smaller panel is a part of a larger one. Default: 5, 10, 20, 50 and
         100, as far as there are more features.
+    include
+        Features that are in each panel, such as those of probes that exist. No size may be smaller
+        than their number.
+    exclude
+        Features that are in no panel, such as those without a probe.
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     group_key
@@ -165,23 +173,35 @@ def feature_panel(
     labels = label_key, unlabeled_category, missing, group_key, random_state
     cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
     assert cells.names is not None  # those of variables
+    first, without = (
+        _indices(cells, *given) for given in ((include, "include"), (exclude, "exclude"))
+    )
+    text = "include and exclude both have"
+    for name in cells.names[np.intersect1d(first, without)][:1]:
+        raise InputError(f"{text} {name!r}", "exclude")
+    allowed = np.setdiff1d(np.arange(len(cells.names)), without)
     if sizes is None:
-        sizes = [size for size in SIZES if size < len(cells.names)] or SIZES[:1]
+        sizes = [size for size in SIZES if len(first) <= size < len(allowed)] or SIZES[:1]
     fits = np.iterable(sizes) and not isinstance(sizes, str) and len(sizes) > 0
     check(fits, f"sizes must be whole numbers; got {sizes!r}", "sizes")
     for i, size in enumerate(sizes):
         Number(1, integer=True).check("sizes", size, f"[{i}]")
-    text = f"sizes has {max(sizes)}, but there are {len(cells.names)} features in all; pass smaller"
-    check(max(sizes) < len(cells.names), f"{text} sizes", "sizes")
+    text = f"sizes has {max(sizes)}, but there are {len(allowed)} features in all; pass smaller"
+    check(max(sizes) < len(allowed), f"{text} sizes", "sizes")
+    text = f"sizes has {min(sizes)}, but include has {len(first)} features; pass larger sizes"
+    check(min(sizes) >= len(first), text, "sizes")
     chosen = sorted({int(size) for size in sizes})
     old = [] if earlier is None else [_result.panel_column(key, size) for size in earlier.sizes]
     for column in (_result.panel_column(key, size) for size in chosen):
         text = f"var[{column!r}] exists already; choose another key_added, or delete it first"
         check(column in old or column not in adata.var, text, "key_added")
     params = {**cells.params, "sizes": np.array(chosen), "n_folds": possible_folds(cells, n_folds)}
+    params |= {
+        name: list(given) for name, given in (("include", include), ("exclude", exclude)) if given
+    }
     estimator = _run.configured(model, {"device": device}, max_cells)
     notices = [*cells.notices, *doubts(adata, cells, params["n_folds"])]
-    more = estimator, params, draw_seed(random_state), n_jobs, adata.var_names, old
+    more = estimator, params, draw_seed(random_state), n_jobs, adata.var_names, old, first, allowed
     return FeaturePanel(cells, key, notices, *more)
 
 
@@ -197,6 +217,10 @@ class FeaturePanel(_run.Job):
     _var_names: pd.Index
     _old: list[str]
     """Columns of ``var`` of an earlier result, which are deleted."""
+    _first: Codes
+    """Features that are in each panel."""
+    _allowed: Codes
+    """(a,) sorted features that may be in a panel."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,7 +245,10 @@ class FeaturePanel(_run.Job):
             train = self.folds != i
             filled: Any = fill_missing(X, train)
             step = partial(_run.check_stop, callback, None)
-            order = choose_features(filled, np.where(train, codes, -1), n, step)
+            allowed = filled if len(self._allowed) == filled.shape[1] else filled[:, self._allowed]
+            first = np.searchsorted(self._allowed, self._first)
+            given = np.where(train, codes, -1)
+            order = self._allowed[choose_features(allowed, given, n, step, first)]
             ranks[i, order] = np.arange(1, n + 1)
             for j, number in enumerate(numbers if i < n_folds else ()):
                 part = filled if number == numbers[-1] else filled[:, np.sort(order[:number])]
@@ -280,6 +307,17 @@ class FeaturePanel(_run.Job):
                     for kind in ("", "balanced_")
                     for end in ("", "_low", "_high")
                 }
+
+
+def _indices(cells: Cells, names: Sequence[str] | None, parameter: str) -> Codes:
+    """Return the indices of features by their names."""
+    fits = names is None or (np.iterable(names) and not isinstance(names, str))
+    check(fits, f"{parameter} must be a list of names; got {names!r}", parameter)
+    for name in names or ():
+        text = f"{parameter} has {name!r}, which is none of the features"
+        check_known(name, pd.Index(cells.names), text, parameter)
+    found = pd.Index(cells.names).get_indexer(pd.Index(names or (), dtype=object).unique())
+    return np.asarray(found, dtype=np.intp)
 
 
 def _features(names: NDArray[np.object_], ranks: Codes, sizes: list[int]) -> pd.DataFrame:

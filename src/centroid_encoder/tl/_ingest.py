@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.core.splits import at_most
+from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
@@ -27,10 +31,12 @@ from centroid_encoder.tl._cells import (
     placed_chunks,
     read_new_cells,
 )
-from centroid_encoder.tl._check import check_choice, logger
+from centroid_encoder.tl._check import check_choice, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
+from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
+from centroid_encoder.tl._summary import LEAST_EXPECTED, compared_words
 
 MissingFeatures = Literal["error", "drop", "estimate"]
 SHIFTED = 0.5
@@ -40,9 +46,18 @@ LEAST_CELLS = 20
 SHIFT = (
     "the query is shifted as a whole: three in four of its cells are more novel than {:.0%} of the "
     "training cells. The reason may be another protocol, depth or normalisation, or cells of kinds "
-    "that the map lacks: labels and novelty are less reliable. Check that the query was normalised "
-    "like the training cells; to remove the difference of batches, integrate both before training "
-    "(Harmony, scVI, scANVI)"
+    "that the map lacks. Novelty is less reliable; this does not measure how many labels are wrong"
+)
+N_JUDGED, N_VALUES = 10_000, 2 * 10**7
+"""Largest number of cells from which an error is expected, and of their values in memory."""
+TOO_MANY = 0.15
+"""Least expected error for a warning."""
+WRONG = (
+    "about {:.0%} of the labels may be wrong. This is a rough estimate: mean confidence {:.2f}; "
+    "{:.0%} of the labels would change if the mean difference between the query and the training "
+    "cells were removed. It can be a false alarm if the query has few of the classes. Check that "
+    "the query was normalised like the training cells; to remove the difference of batches, "
+    "integrate both before training (Harmony, scVI, scANVI)"
 )
 
 
@@ -59,6 +74,9 @@ def ingest(
     max_missing: float = MAX_MISSING,
     min_confidence: float = 0.0,
     max_novelty: float = 1.0,
+    parents: str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None = None,
+    label_key: str | None = None,
+    probabilities: bool = False,
     key_added: str | None = None,
     device: str | None = None,
     progress: bool = True,
@@ -105,6 +123,17 @@ def ingest(
         default, every cell gets a class.
     max_novelty
         Cells of higher novelty are ``"unassigned"`` as well.
+    parents
+        Coarser classes: a mapping from classes to parents, which may have parents, too; a column of
+        the reference's ``obs`` with the parent of each cell; or a list of these, from fine to
+        coarse. A cell of lower confidence than `min_confidence` gets the lowest parent whose
+        probability, the sum over its classes, reaches it.
+    label_key
+        Column of ``adata.obs`` with labels of these cells, which are compared with the predicted
+        classes. Default: the label column of the reference, if the query has it and at least half
+        of the cells have a class of the map there.
+    probabilities
+        Whether to store the probabilities of all classes.
     key_added
         Name for the results. Default: `key`. A map of that name that was trained on these cells is
         replaced, with a warning.
@@ -122,7 +151,10 @@ def ingest(
         ``adata.obsm["X_ce"]`` : :class:`numpy.ndarray` (dtype ``float32``)
             The embedding, n_obs × n_components, among the cells of the reference.
         ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
-            Predicted class; ``"unassigned"`` beyond a threshold or `max_missing`.
+            Predicted class, or its parent; ``"unassigned"`` beyond a threshold or `max_missing`.
+        ``adata.obs["ce_level"]`` : :class:`pandas.Series` (dtype ``int8``)
+            With `parents`: 0 for a class, 1 for a parent of classes, 2 for a parent of parents and
+            so on; −1 for unassigned cells.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
@@ -130,14 +162,20 @@ def ingest(
             novelty (see `CentroidEncoder.fit_novelty`).
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"query"``.
+        ``adata.obsm["ce_probabilities"]`` : :class:`numpy.ndarray` (dtype ``float32``)
+            With `probabilities`: n_obs × n_classes, in the order of ``uns["ce"]["classes"]``.
         ``adata.obs["ce_map"]`` : :class:`pandas.Series` (dtype ``category``)
             The ``id`` of the map, as in the reference. Both can be in one table:
             ``ad.concat([reference, query], join="outer", uns_merge="first")``.
         ``adata.uns["ce"]`` : :class:`dict`
-            ``params``, with the name of the reference as ``ingested_from``, and
-            ``novelty_quartile``, the novelty that three in four cells exceed (0.25 for cells like
-            the training cells); ``classes``, ``centers`` and ``model`` of the reference, so that
-            the query can be a reference as well.
+            ``params``, with the name of the reference as ``ingested_from``;
+            ``expected_error``, a rough estimate of the share of wrong labels, and
+            ``changed_by_recentring``, see the notes; and ``novelty_quartile``, the novelty that
+            three in four cells exceed (0.25 for cells like the training cells); ``classes``,
+            ``centers`` and ``model`` of the reference, so that the query can be a reference as
+            well. If labels are compared, ``compared`` has the number of cells of each class,
+            and of those that got another class; ``compared_with`` among the ``params`` is their
+            column. `misplaced` lists the cells.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
             Colours of the classes, if the reference has some; others are deleted.
 
@@ -173,6 +211,12 @@ def ingest(
 
     If the query has loadings of its own, delete them first (``del query.varm["PCs"]``).
 
+    The expected error is the larger of two shares: one minus the mean confidence, and the share of
+    labels that re-centring would change. Re-centring subtracts the mean of the classes' mean
+    residuals from at most 10,000 of the query's cells, in three rounds; labels and places stay as
+    they are. From 0.15 on, with 50 cells or more, a warning reports it. A query of one or two
+    classes can cause a false alarm.
+
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
@@ -203,6 +247,8 @@ def ingest(
     text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
     check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
     limits = {"min_confidence": min_confidence, "max_novelty": max_novelty}
+    text = "parents has no effect with min_confidence=0: every cell gets a class"
+    check(parents is None or min_confidence > 0, text, "parents")
     for name, share in {"max_missing": max_missing, **limits}.items():
         fits = np.ndim(share) == 0 and are_shares(share)
         check(fits, f"{name} must be a number in [0, 1]; got {share!r}", name)
@@ -220,8 +266,8 @@ def ingest(
         stored = _result.read_map(known, key)
         categories, colors = categories_of(known, stored.label_key, categories)
         # The labels of ingested cells are predictions of a map that was trained on other labels.
-        label_key = stored.params.get("reference_label_key", stored.label_key)
-        given = {"label_key": label_key, **vars(stored.source)}
+        trained_on = stored.params.get("reference_label_key", stored.label_key)
+        given = {"label_key": trained_on, **vars(stored.source)}
         source = stored.source if source == Source() else source
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, model, source, allowed)
@@ -233,12 +279,29 @@ def ingest(
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
+    own_labels, column = None, given.get("label_key") if label_key is None else label_key
+    if column is not None and column != obs_key(key_added, "label"):
+        names = None if label_key is None and column not in adata.obs else obs_column(adata, column)
+        found = categories.get_indexer(() if names is None else names.astype(object))
+        if label_key is not None or 2 * (found >= 0).sum() >= adata.n_obs:
+            text = f"obs[{column!r}] has no class of the map, such as {categories[0]!r}"
+            check((found >= 0).any(), text, "label_key")
+            own_labels = found
     params: dict[str, Any] = {"label_key": obs_key(key_added, "label"), "missing": missing}
+    params |= {} if own_labels is None else {"compared_with": column}
     params |= {"n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum())}
     params |= {name: float(limit) for name, limit in limits.items()}
     params |= {f"reference_{name}": str(value) for name, value in given.items() if value}
     params |= {"max_missing": allowed} if missing == "estimate" else {}
-    return Ingestion(cells, key_added, notices, origin, params, categories, colors)
+    hierarchy = None
+    if parents is not None:
+        obs = None if known is None else known.obs
+        names = pd.Index(model.classes_.tolist())
+        of_cells = None if known is None else _result.read_map(known, key).label_key
+        hierarchy = read_parents(parents, names, obs, of_cells)
+    cells = replace(cells, all_classes=probabilities or hierarchy is not None)
+    more = categories, colors, own_labels, hierarchy, probabilities
+    return Ingestion(cells, key_added, notices, origin, params, *more)
 
 
 @dataclass(eq=False)
@@ -256,6 +319,11 @@ class Ingestion(Job):
     """Classes in the order of the label column of the reference."""
     _colors: list[str] | None
     """Their colours."""
+    _own_labels: NDArray[np.intp] | None
+    """(n_obs,) index into these classes of the cells' own labels, if they are compared; or −1."""
+    _hierarchy: Hierarchy | None
+    _probabilities: bool
+    """Whether the probabilities of all classes are stored."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -281,7 +349,30 @@ class Ingestion(Job):
             n_done += len(part)
             if callback(Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        return self._results_of(np.concatenate(found))
+        placed = np.concatenate(found)
+        self._expect(placed)
+        return self._results_of(placed)
+
+    def _expect(self, placed: Placed) -> None:
+        """Estimate how many labels are wrong, from some of the cells; warn if they are many."""
+        cells, map_, confidence = self._cells, self._cells.model.fitted_map, placed[:, -2]
+        usable = np.flatnonzero(np.isfinite(confidence))
+        rows = at_most(min(N_JUDGED, N_VALUES // len(map_.standardizer.kept)), usable)
+        if not len(rows):
+            return
+        z = torch.cat(
+            [
+                map_.standardizer(cells.imputed(in_memory(cells.X[part])).expected(), map_.device)
+                for part in np.split(rows, np.arange(matrix.CHUNK, len(rows), matrix.CHUNK))
+            ]
+        )
+        changed, mean = changed_by_recentring(map_, z), float(confidence[usable].mean())
+        expected = max(changed, 1 - mean)
+        self._params |= {"expected_error": expected, "changed_by_recentring": changed}
+        if len(usable) >= LEAST_EXPECTED:
+            logger.info("    about %.0f %% of the labels may be wrong", 100 * expected)
+            if expected >= TOO_MANY:
+                self.notices.append(WRONG.format(expected, mean, changed))
 
     def _results_of(self, placed: Placed) -> Results:
         key, model, colors = self.key, self._cells.model, self._colors
@@ -302,6 +393,24 @@ class Ingestion(Job):
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
+        n_first = placed.shape[1] - model.n_components - 3
+        of_classes, places = placed[:, :n_first], placed[:, n_first:-3]
+        compared, level = self._compared(label), None
+        if (hierarchy := self._hierarchy) is not None:
+            is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
+            rows = np.flatnonzero(~assigned & is_known & np.isfinite(confidence))
+            above = hierarchy.lowest(of_classes[rows], params["min_confidence"])
+            rows, above = rows[above >= 0], above[above >= 0]
+            names = [name for name in hierarchy.ancestors if name not in label.categories]
+            label = label.add_categories(names)
+            label[rows] = np.array(hierarchy.ancestors, dtype=object)[above]
+            confidence[rows] = (of_classes[rows] * hierarchy.members.T[above]).sum(axis=1)
+            level = np.where(assigned, 0, -1).astype(np.int8)
+            level[rows] = hierarchy.levels[above]
+            if colors is not None:
+                colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
+            text = "    %d of %d cells are assigned to a parent of classes"
+            logger.info(text, len(rows), len(placed))
         doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1
         doubted = doubted or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
@@ -315,9 +424,18 @@ class Ingestion(Job):
         config, arrays = model.to_state()
         state = {"config": json.dumps(config), "arrays": arrays}
         centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
-        stored = _result.StoredMap(params, classes, centers, model=state, id=map_id)
+        stored = _result.StoredMap(
+            params,
+            classes,
+            centers,
+            model=state,
+            compared=compared,
+            parents=None if self._hierarchy is None else self._hierarchy.to_frame(),
+            id=map_id,
+        )
         columns: dict[Column, Any] = {
             "label": label,
+            "level": level,
             "confidence": confidence,
             "novelty": novelty,
             "split": pd.Categorical([_result.QUERY] * len(label)),
@@ -326,6 +444,22 @@ class Ingestion(Job):
         of_label = colors_key(obs_key(key, "label"))
         return {
             "obs": {obs_key(key, name): values for name, values in columns.items()},
-            "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
+            "obsm": {
+                embedding_key(key): np.ascontiguousarray(places),
+                obs_key(key, "probabilities"): of_classes.copy() if self._probabilities else None,
+            },
             "uns": {key: stored.to_uns(), of_label: colors},
         }
+
+    def _compared(self, label: pd.Categorical) -> pd.DataFrame | None:
+        """Count the cells of each class that have a label, and those that got another class."""
+        own = self._own_labels
+        if own is None:
+            return None
+        rows = np.flatnonzero((own >= 0) & (label.codes >= 0))
+        differs, n = label.codes[rows] != own[rows], len(self._categories)
+        names = [str(name) for name in self._categories]
+        counts = [np.bincount(own[rows[part]], minlength=n) for part in (differs | True, differs)]
+        table = pd.DataFrame({"class": names, "n": counts[0], "n_differing": counts[1]})
+        logger.info("    %s", compared_words(self._params, table))
+        return table

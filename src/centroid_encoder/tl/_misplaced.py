@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from anndata import AnnData
@@ -10,7 +12,15 @@ from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.quality import misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import QUERY, TEST, TRAIN, UNUSED, Regions, read_result
+from centroid_encoder.tl._result import (
+    QUERY,
+    TEST,
+    TRAIN,
+    UNUSED,
+    Regions,
+    read_result,
+    stored_column,
+)
 
 
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
@@ -23,7 +33,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     Parameters
     ----------
     adata
-        Annotated data after `centroid_encoder`.
+        Annotated data after `centroid_encoder`, or after `ingest` if that compared the predicted
+        classes with labels of the cells.
     key
         Name of the result, as given to `key_added` of that function.
     regions
@@ -38,7 +49,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         ``label``, ``region`` : dtype ``category``
             The label of the cell, and the class in whose region it lies.
         ``split`` : dtype ``category``
-            ``"train"``, ``"test"`` or ``"unused"``.
+            ``"train"``, ``"test"``, ``"unused"`` or, after `ingest`, ``"query"``.
         ``depth`` : dtype ``float64``
             How far the cell lies inside that region, in (0, 1]: 1 − (distance to the center of the
             region) / (distance to the center of its own class); near 0 at the border, 1 at the
@@ -52,8 +63,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     KeyError
         If there is no result under that key, or if a part of it is missing.
     ValueError
-        If the label column has changed since the training, if `ingest` predicted the labels, or if
-        `regions` is not valid or the map has no such regions.
+        If the label column has changed since the training, if `ingest` predicted the labels and
+        the cells have no others, or if `regions` is not valid or the map has no such regions.
     InvalidStateError
         If `regions` is ``"decoder"`` and the stored map is not complete.
 
@@ -66,8 +77,15 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     >>> table = ce.tl.misplaced(adata)
     >>> suspects = table[table["split"] == "test"].head(10)
     """
-    result = read_result(adata, key, trained=True)
-    judged = result.misplaced(regions) & (result.split != QUERY).to_numpy()
+    result = read_result(adata, key)
+    compared, is_query = result.stored.params.get("compared_with"), (result.split == QUERY)
+    if compared is None or not is_query[result.embedded].all():
+        result = read_result(adata, key, trained=True)
+        judged = result.misplaced(regions) & ~is_query
+    else:
+        labels = stored_column(adata, compared, "the labels that were compared")
+        result = replace(result, codes=result.classes.get_indexer(labels.astype(object)))
+        judged = result.misplaced(regions) & is_query & (result.predicted >= 0)
     rows, regions_found = np.flatnonzero(judged), result.found_in(regions)
     embedding = result.embedding[rows].astype(np.float64)
     distances: NDArray[np.floating]
@@ -83,7 +101,9 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         {
             "label": pd.Categorical.from_codes(own, result.classes),
             "region": pd.Categorical.from_codes(found, result.classes),
-            "split": pd.Categorical(result.split.iloc[rows].astype(str), [TRAIN, TEST, UNUSED]),
+            "split": pd.Categorical(
+                result.split.iloc[rows].astype(str), [TRAIN, TEST, UNUSED, QUERY]
+            ),
             "depth": misplacement_depth(distances[at, found], distances[at, own]),
         },
         index=adata.obs_names[rows],

@@ -106,6 +106,10 @@ class Stored:
         return uns | {"classes": np.asarray(self.classes.tolist())}
 
 
+PARTS_OF_MAP = "history", "quality", "model", "compared", "parents"
+"""Parts of a map that can be missing."""
+
+
 @dataclass(frozen=True)
 class StoredMap(Stored):
     """``uns[key]``: a map and its training; the classes are sorted."""
@@ -118,6 +122,10 @@ class StoredMap(Stored):
     """Errors of each split, see `errors`, and ``per_class``; None after `tl.ingest`."""
     model: Mapping[str, Any] | None = None
     """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
+    compared: pd.DataFrame | None = None
+    """Number of cells of each class that `tl.ingest` compared with their own label."""
+    parents: pd.DataFrame | None = None
+    """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
 
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
@@ -127,12 +135,17 @@ class StoredMap(Stored):
             centers = np.asarray(stored["centers"])
             if centers.ndim != 2 or len(centers) != len(classes):
                 raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-            rest = {name: stored.get(name) for name in ("history", "quality", "model", "id")}
+            rest = {name: stored.get(name) for name in (*PARTS_OF_MAP, "id")}
             return cls(stored["params"], classes, centers, **rest)
 
         check_name(key, "key", "a result")
         found: Self | None = _read(adata, key, "centers", make)
         return found
+
+    @property
+    def parent_of(self) -> dict[str, str]:
+        """Parents of classes, and of parents, that `tl.ingest` may have predicted."""
+        return {} if self.parents is None else dict(self.parents.itertuples(index=False))
 
     @property
     def ingested_from(self) -> str | None:
@@ -195,6 +208,8 @@ class StoredCrossValidation(Stored):
     permutation: PermutationTest | None = None
     model: str | None = None
     """Parameters of the estimator, as JSON."""
+    levels: pd.DataFrame | None = None
+    """Errors at each level of parents."""
     reason: str = ""
     """Why no label looks wrong, as in `suspects`; "" if some do."""
 
@@ -221,6 +236,7 @@ class StoredCrossValidation(Stored):
                 warnings=tuple(map(str, stored["warnings"])),
                 permutation=None if test is None else PermutationTest(**test),
                 model=stored["model"],
+                levels=stored.get("levels"),
                 reason=str(stored["reason"]),
                 id=stored.get("id"),
             )
@@ -470,7 +486,8 @@ def read_result(
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     # Labels may have been removed since the training.
     no_label = labels.isna() | (labels == stored.params.get("unlabeled_category"))
-    known = (codes >= 0) | no_label | (query & (labels == UNASSIGNED))
+    coarse = [UNASSIGNED, *stored.parent_of.values()]
+    known = (codes >= 0) | no_label | (query & labels.isin(coarse))
     check_classes(labels[labeled & ~known & (not changed)], label_key, "centroid_encoder")
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])

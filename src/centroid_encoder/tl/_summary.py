@@ -26,6 +26,8 @@ from centroid_encoder.tl._result import (
 
 FEW = 30
 """An error of fewer held-out cells says little."""
+LEAST_EXPECTED = 50
+"""Least number of new cells for which an error is expected."""
 MAX_CLASSES = 3
 POOR = 0.2
 """Classes with a larger error are named."""
@@ -108,6 +110,22 @@ def doubt_words(errors: Mapping[str, Any]) -> tuple[str, str]:
         rows = "every row occurs", f"{100 * n_repeated / n:.0f} % of the rows occur"
         text = f"{rows[n_repeated < n]} twice: the error means nothing"
     return "too few to tell" if n < FEW else "", text
+
+
+def expected_words(stored: _result.StoredMap, n: int) -> str:
+    """Return how many of n new cells differ from their labels, or how many may be wrong."""
+    if stored.compared is not None:
+        return compared_words(stored.params, stored.compared)
+    error = stored.params.get("expected_error", np.nan)
+    if n < LEAST_EXPECTED or np.isnan(error):
+        return ""
+    return f"about {100 * error:.0f} % may be wrong" if error >= 0.01 else "under 1 % may be wrong"
+
+
+def compared_words(params: Mapping[str, Any], table: pd.DataFrame) -> str:
+    """Return how many new cells got another class: ``"52 of 127 differ from cell_type"``."""
+    n, n_differing = int(table["n"].sum()), int(table["n_differing"].sum())
+    return f"{n_differing:,} of {n:,} differ from {params['compared_with']}"
 
 
 def range_words(quality: Mapping[str, Any], error: str, unit: str = " %") -> str:

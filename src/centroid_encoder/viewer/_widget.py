@@ -29,6 +29,7 @@ from centroid_encoder.tl._check import check_read
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.overlay import compile_colors
 from centroid_encoder.viewer.map.picture import on_screen
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
@@ -130,6 +131,7 @@ class CentroidEncoderWidget(QWidget):
         self.viewer.events.theme.connect(self._on_theme)
         self._on_theme()
         self.catalog.connect()
+        Task(lambda _: compile_colors(), lambda *_: None, self, daemon=True)
         self._docking.start()
         if "torch" not in sys.modules:
             self.message.say(LOADING)

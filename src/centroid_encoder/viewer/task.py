@@ -95,10 +95,10 @@ class Task(QObject):
         self.destroyed.connect(lambda: steps.cancelled.set())
         self._timer = QTimer(self, interval=INTERVAL)
         self._timer.timeout.connect(self._check)
-        self._timer.start()
+        self._result: Any = Future()
         if not daemon:
             import_jobs()
-        self._result: Any = Future()
+        self._timer.start()
         Thread(target=_run, args=(work, steps, self._result), daemon=daemon).start()
 
     @property

@@ -509,6 +509,11 @@ def outlines(cells: NDArray[Any], width: int) -> NDArray[np.uint8]:
     return found
 
 
+def compile_colors() -> None:
+    """Let Numba compile what napari needs for the first colours; it takes more than a second."""
+    _colormap({1: TRANSPARENT}).map(np.zeros((1, 1), _dtype_of(np.zeros(1, np.intp))))
+
+
 def _colormap(colors: dict[int, Any]) -> DirectLabelColormap:
     """Return a colour map in which all values without a colour are transparent."""
     return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})

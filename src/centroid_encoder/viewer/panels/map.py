@@ -24,7 +24,7 @@ from centroid_encoder.pl._regions import (
 )
 from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._result import BY_GROUP, NO_BETTER, QUERY, TEST, TRAIN, Regions, Result
-from centroid_encoder.tl._summary import doubt_words, group_words, range_words
+from centroid_encoder.tl._summary import doubt_words, expected_words, group_words, range_words
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
 from centroid_encoder.viewer.map.scene import Scene
@@ -243,7 +243,8 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         placed = result.embedded & (result.split == QUERY).to_numpy()
         n, also = int(placed.sum()), f"; pale: {n_behind:,} reference cells"
         text = panel_title(result, QUERY, regions) + also * bool(n_behind)
-        return f"{n:,} cells placed in this map", text
+        expected = expected_words(result.stored, n)
+        return f"{n:,} cells placed{expected and ', '}{expected or ' in this map'}", text
     stored, rule = result.stored, title_rule(result, regions)[0]
     errors = stored.errors(stored.held_out)
     if not errors["n"]:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
+SURE = 0.5
+"""Least confidence of a class, and of a parent, unless another is chosen."""
 ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 
 
@@ -64,8 +66,9 @@ class NewDataPanel(JobPanel):
         self.novelty = FloatSpinBox(
             name="max_novelty", label="Novelty up to", value=1, min=0, max=1, step=0.01
         )
+        self.parents = ComboBox(name="parents", label="Parents", choices=[("none", "")])
         self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
-        limits = self.confidence, self.novelty
+        limits = self.confidence, self.parents, self.novelty
         fields = self.features, self.missing, *limits, self.key_added
         form = Form((INGEST,), *fields)
         super().__init__(session, form)
@@ -105,6 +108,8 @@ class NewDataPanel(JobPanel):
         if offered != self._offered:
             self.message.say("")
             self.key_added.value = self.session.key
+            columns = parent_columns(self.session)
+            offer(self.parents, [("none", ""), *columns], self.parents.value)
         self._offered = offered
         others = [table for table in self.session.catalog.tables if table is not self.reference]
         first = others[0] if others else None
@@ -122,6 +127,8 @@ class NewDataPanel(JobPanel):
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
         chosen = self.form.arguments(INGEST) | names | arguments
+        if "parents" in chosen:
+            chosen.setdefault("min_confidence", SURE)
         call = Call("ingest", str(stored["label_key"]), chosen)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
@@ -195,6 +202,22 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)
     if label_key in reference.obs:
-        obs[label_key] = reference.obs[label_key]
+        # Any column may hold the parents of the classes.
+        obs = reference.obs.copy(deep=False)
         uns[colors_key(label_key)] = np.array(list(label_colors(reference, label_key).values()))
     return AnnData(obs=obs, uns=uns, var=reference.var[[]], varm=dict(reference.varm))
+
+
+def parent_columns(session: Session) -> list[str]:
+    """Return the columns in which all cells of a class of the map have one value, or none."""
+    adata, result = session.adata, session.result
+    if adata is None or result is None or result.label_key not in adata.obs:
+        return []
+    labels, found = adata.obs[result.label_key], []
+    for name, column in adata.obs.items():
+        is_text = isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == object
+        if name != result.label_key and is_text and 1 < column.nunique() < len(result.classes):
+            pairs = pd.DataFrame({"class": labels, "parent": column}).dropna().drop_duplicates()
+            if not pairs["class"].duplicated().any():
+                found.append(str(name))
+    return found

@@ -12,15 +12,18 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
 from matplotlib.figure import Figure
+from napari.layers import Labels
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
-from centroid_encoder import pl
+from centroid_encoder import pl, tl
 from centroid_encoder.errors import InputError
 from centroid_encoder.tables import UnwritableError, check_writable, snapshot, unpacked
+from centroid_encoder.viewer.data.ids import pixels
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
@@ -30,7 +33,9 @@ from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 COUNTS = "Counts (*.csv)"
+ID = "id in the image"
 SUFFIX = re.compile(r"\*(\.\w+)")
+OUTLINES = "Outlines for QuPath (*.geojson)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
@@ -76,6 +81,8 @@ class SaveRow(QWidget):
         text = "Numbers of cells by class and image as .csv …"
         counts = partial(save_counts, session)
         self.save_counts_action = action(text, "composition.csv", COUNTS, counts)
+        text = "Classes and outlines as .geojson …"
+        self.save_outlines_action = action(text, "cells.geojson", OUTLINES, self.save_outlines)
         menu.addSeparator()
         self.copy_action = menu.addAction("Copy as Python", self.copy_script)
         menu.setToolTipsVisible(True)
@@ -103,7 +110,8 @@ class SaveRow(QWidget):
         table, result, checked = self._session.table, self._session.result, self._session.check
         self.save_button.setVisible(table is not None)
         self.save_button.setEnabled(self.task is None)
-        for action in (self.save_model_action, self.save_figure_action):
+        of_result = self.save_model_action, self.save_figure_action, self.save_outlines_action
+        for action in of_result:
             action.setEnabled(result is not None)
         self.save_picture_action.setEnabled(self._session.drawn is not None)
         self.copy_action.setEnabled(result is not None or checked is not None)
@@ -170,6 +178,23 @@ class SaveRow(QWidget):
                 save_figure(figure, path)
             finally:
                 plt.close(figure)
+
+    def save_outlines(self, path: Path) -> None:
+        """Write the classes and outlines of the cells of a visible image in a thread."""
+        session, key = self._session, self._session.key
+        if (adata := session.adata) is None:
+            return
+        part = AnnData(obs=adata.obs.copy(), uns=adata.uns, obsm=dict(adata.obsm))
+        image: Any = None
+        more: dict[str, Any] = {"label_key": session.shown_labels, "key": key}
+        for link, join in session.catalog.joins.items():
+            if isinstance(link.layer, Labels) and link.layer.visible and join.n_joined:
+                image, rows = pixels(link.layer), np.flatnonzero(join.joined)
+                obs = adata.obs.iloc[rows].assign(**{ID: join.ids[rows]})
+                part, more = AnnData(obs=obs, uns=adata.uns), more | {"id_key": ID}
+                break
+        write = partial(tl.write_geojson, part, image, path, **more)
+        self._write(lambda _: write(), f"Saved {path.name}.")
 
     def update_store(self) -> None:
         """Write the table in a thread into the zarr store that it was read from."""

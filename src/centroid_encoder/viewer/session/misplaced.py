@@ -72,7 +72,11 @@ SOURCES = (REGIONS, OUT_OF_FOLD)
 
 def available(session: Session) -> list[Source]:
     """Return the sources that have a result."""
-    sources = [REGIONS] if session.result is not None and not session.result.is_query else []
+    result = session.result
+    has_labels = result is not None and (
+        not result.is_query or "compared_with" in result.stored.params
+    )
+    sources = [REGIONS] if has_labels else []
     return sources if session.check is None else [*sources, OUT_OF_FOLD]
 
 
@@ -88,10 +92,13 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         is_query = result is not None and result.is_query
         return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
     if source is REGIONS and result is not None:
-        regions, label_key = session.misplaced_by, result.label_key
+        regions = session.misplaced_by
+        label_key = result.stored.params.get("compared_with", result.label_key)
         cells = tl.misplaced(adata, key=result.key, regions=regions)
         kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
         n = int((result.codes >= 0).sum())
+        if result.stored.compared is not None:
+            n = int(result.stored.compared["n"].sum())
         summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
     else:
         assert check is not None

@@ -17,8 +17,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_selection import f_classif
 from sklearn.preprocessing import StandardScaler
 
-from centroid_encoder.core import features
-from centroid_encoder.core.features import Scale, Standardizer, fit_standardizer
+from centroid_encoder.core import inputs as module
+from centroid_encoder.core.inputs import Inputs, Scale, Standardizer, fit_standardizer
 from centroid_encoder.core.matrix import CHUNK, Lazy, Matrix, looks_whole, row_chunks
 from tests.stored_rows import StoredRows
 
@@ -45,6 +45,10 @@ def fit(
     rows = np.arange(X.shape[0]) if rows is None else rows
     codes = np.arange(len(rows)) % 2 if codes is None else codes
     return fit_standardizer(X, rows, codes, scale, clip, max_features)[0]
+
+
+def unscaled(n: int) -> Standardizer:
+    return Standardizer(np.zeros(n), np.ones(n), np.ones(n), np.inf)
 
 
 def counts(n: int = N_LARGE, d: int = 5, seed: int = 0) -> Array:
@@ -176,45 +180,46 @@ def test_axes_of_many_features_are_principal_axes_and_those_of_few_are_the_featu
     rng = np.random.default_rng(0)
     z = torch.tensor(rng.normal(size=(500, 30)) * 0.8 ** np.arange(30)).float()
     share = rng.uniform(0.5, 2, 30)
-    assert_allclose(features.network_axes(z, share, 30), np.diag(share), rtol=1e-6)
-    axes = features.network_axes(z, share, 10)
-    along = features.on_axes(z, axes[None]).numpy()
+    assert_allclose(module.network_axes(z, share, 30), np.diag(share), rtol=1e-6)
+    axes = module.network_axes(z, share, 10)
+    along = Inputs(unscaled(30), axes[None])(z).numpy()
     _, values, vectors = np.linalg.svd(z.numpy() * share, full_matrices=False)
     assert_allclose(np.linalg.norm(along, axis=0), values[:10], rtol=1e-3)
     assert_allclose(np.abs(axes.numpy() / share @ vectors[:5].T)[:5], np.eye(5), atol=0.02)
-    assert not features.network_axes(z[:4], share, 10)[4:].any()
+    assert not module.network_axes(z[:4], share, 10)[4:].any()
 
 
 def test_discriminant_axes_span_those_of_scikit_learn() -> None:
     X, y = load_wine(return_X_y=True)
     x, share = StandardScaler().fit_transform(X), np.linspace(0.5, 2, 13)
     z = torch.tensor(x).float()
-    axes = features.discriminant_axes(z, share, y, 3)
+    axes = module.discriminant_axes(z, share, y, 3)
     reference = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.02).fit(x * share, y)
     ours, theirs = x @ axes.numpy().T, reference.transform(x * share)
     assert ours.shape == theirs.shape == (len(y), 2)
     assert CCA(2).fit(ours, theirs).score(ours, theirs) > 0.98
     within = np.concatenate([part - part.mean(axis=0) for part in (ours[y == j] for j in range(3))])
-    assert (within.std(axis=0) < features.OF_DISCRIMINANT).all()
+    assert (within.std(axis=0) < module.OF_DISCRIMINANT).all()
     # A class without rows, as in a fold, changes nothing.
-    assert_allclose(features.discriminant_axes(z, share, 2 * y, 5)[:2], axes, rtol=0.02)
+    assert_allclose(module.discriminant_axes(z, share, 2 * y, 5)[:2], axes, rtol=0.02)
 
 
 def test_discriminant_axes_of_random_classes_are_short() -> None:
     rng = np.random.default_rng(0)
     z = torch.tensor(rng.normal(size=(300, 20))).float()
     for n in (2, 10):
-        axes = features.discriminant_axes(z, np.ones(20), rng.integers(0, n, 300), n)
+        axes = module.discriminant_axes(z, np.ones(20), rng.integers(0, n, 300), n)
         assert np.linalg.norm(z @ axes.T, axis=0).max() < 0.2 * np.sqrt(300)
 
 
 def test_noise_on_axes_has_the_covariance_of_dropout() -> None:
     generator = torch.Generator().manual_seed(0)
-    z = torch.randn(40, 30, generator=generator) * torch.linspace(0.3, 2, 30)
-    axes = torch.randn(2, 8, 30, generator=generator)
-    root = features.noise_on_axes(z, axes, 0.4)
-    kept = (torch.rand(4000, 40, 30, generator=generator) >= 0.4) / 0.6
-    noise = (z * kept - z).reshape(-1, 30)
+    z = torch.randn(40, 120, generator=generator) * torch.linspace(0.3, 2, 120)
+    axes = torch.randn(2, 8, 120, generator=generator)
+    root = Inputs(unscaled(120), axes).noise(z, 0.4)
+    assert root is not None
+    kept = (torch.rand(4000, 40, 120, generator=generator) >= 0.4) / 0.6
+    noise = (z * kept - z).reshape(-1, 120)
     for k in range(2):
         sampled = torch.cov((noise @ axes[k].T).T)
         error = (root[k] @ root[k].T - sampled).abs().max()
@@ -233,10 +238,10 @@ def test_counts_are_recognised() -> None:
 def test_ramps_are_piecewise_linear_between_quantiles() -> None:
     rng = np.random.default_rng(0)
     z = torch.tensor(rng.gamma(2, size=(400, 3))).float()
-    knots, share = features.ramp_knots(z), np.array([1.0, 0.5, 2.0])
+    knots, share = module.ramp_knots(z), np.array([1.0, 0.5, 2.0])
     assert_allclose(knots, np.quantile(z.numpy(), np.linspace(0, 1, 7), axis=0), rtol=1e-5)
     axes = torch.diag(torch.tensor(share)).float()[None]
-    inputs = features.on_axes(z, axes, knots).numpy()
+    inputs = Inputs(unscaled(3), axes, knots)(z).numpy()
     ramps = inputs[:, 3:].reshape(400, 6, 3)
     for j in range(3):
         height = share[j] * float(knots[5, j] - knots[1, j]) / 1.93
@@ -249,11 +254,10 @@ def test_ramps_have_no_steps_where_many_values_are_equal() -> None:
     rng = np.random.default_rng(0)
     z = torch.from_numpy(np.stack([np.maximum(rng.normal(size=300), 0), rng.normal(size=300)], 1))
     z = z.float()
-    knots = features.ramp_knots(z)
+    knots = module.ramp_knots(z)
     assert torch.diff(knots, dim=0).min() > 0.01
     assert_allclose(knots[:, 1], np.quantile(z[:, 1], np.linspace(0, 1, 7)), atol=1e-5)
     # Four of the quantiles are 0.
     assert_allclose(knots[:4, 0].mean(), 0, atol=1e-6)
-    axes = torch.eye(2)[None]
-    moved = features.on_axes(z + 1e-6, axes, knots) - features.on_axes(z, axes, knots)
-    assert moved.abs().max() < 1e-4
+    inputs = Inputs(unscaled(2), torch.eye(2)[None], knots)
+    assert (inputs(z + 1e-6) - inputs(z)).abs().max() < 1e-4

@@ -1,10 +1,10 @@
-"""Inputs of the networks, computed from the data: weighted z-scores and principal axes."""
+"""What the networks receive: weighted z-scores along axes, ramps of the features, and noise."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -18,6 +18,11 @@ from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chu
 
 Scale = Literal["supervised", "feature", "global"]
 
+N_AXES = 100  # with more features, the networks receive their principal axes
+RICH = 10, 10_000
+"""Smallest number of training rows for each feature, and largest in all, with which networks
+receive discriminant axes and ramps of the features. With fewer they overfit; with more, they learn
+them by themselves."""
 N_RAMPS = 6
 LEAST_STEP = 0.05  # smallest distance of two knots, relative to that of the outer quantiles
 OF_DISCRIMINANT = 0.5
@@ -67,6 +72,83 @@ class Standardizer:
         z = inputs / self.weight[self.kept]
         X[:, self.kept] = z * self.scale[self.kept] + self.mean[self.kept]
         return X
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Computes what the networks receive from the data."""
+
+    standardizer: Standardizer
+    axes: Tensor | None = None
+    """(K, r, k) axes along which each network receives the features; None for the features."""
+    knots: Tensor | None = None
+    """(q, k) knots of the ramps, or None without ramps."""
+
+    @classmethod
+    def fit(
+        cls,
+        standardizer: Standardizer,
+        shares: NDArray[np.float64],
+        z: Tensor,
+        codes: Codes,
+        folds: Codes,
+        n_classes: int,
+        n_rows: int,
+    ) -> Self:
+        """Choose the axes of K networks, each from rows that it is trained on.
+
+        `shares` holds the (K, k) weights of `fit_standardizer`, and `z` (s, k) standardised rows;
+        `codes` and `folds` are their (s,) classes and folds. `n_rows` is the number of all training
+        rows.
+        """
+        n_features, of_networks = z.shape[1], []
+        is_rich = n_features <= N_AXES and RICH[0] * n_features <= n_rows <= RICH[1]
+        for k, share in enumerate(shares):
+            own = np.flatnonzero(folds != k)
+            axes = network_axes(z[own], share, N_AXES)
+            if is_rich:
+                more = discriminant_axes(z[own], share, codes[own], n_classes)
+                axes = torch.cat([axes, more])
+            of_networks.append(axes)
+        return cls(standardizer, torch.stack(of_networks), ramp_knots(z) if is_rich else None)
+
+    @property
+    def n(self) -> int:
+        """Number of inputs of a network."""
+        n_features = len(self.standardizer.kept)
+        n_ramps = 0 if self.knots is None else (len(self.knots) - 1) * n_features
+        return n_ramps + (n_features if self.axes is None else self.axes.shape[1])
+
+    @property
+    def of_features(self) -> Tensor:
+        """The first of the axes, which are those of `network_axes`; discriminant axes follow."""
+        assert self.axes is not None
+        return self.axes[:, : min(len(self.standardizer.kept), N_AXES)]
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """(K, n, r) inputs of K networks for (n, k) standardised rows; (n, r) for one network."""
+        if self.axes is None:
+            return z
+        inputs = z @ self.axes.mT
+        if self.knots is not None:
+            # The first axes are the features, multiplied by the shares of the network.
+            shares = self.axes.diagonal(dim1=1, dim2=2).repeat(1, len(self.knots) - 1)
+            inputs = torch.cat([inputs, _ramps(z, self.knots) * shares[:, None]], dim=-1)
+        return inputs[0] if len(self.axes) == 1 else inputs
+
+    def noise(self, z: Tensor, dropout: float) -> Tensor | None:
+        """(K, r, r) matrices L of Gaussian noise that is equivalent to dropout of features.
+
+        Dropout of a share p of the features adds noise to each row, with the covariance
+        L Lᵀ = A diag(E[z²] p / (1 − p)) Aᵀ on the axes A. `z` holds (n, k) standardised rows.
+        Returns None if the networks receive the features themselves.
+        """
+        if self.axes is None or z.shape[1] <= N_AXES or not dropout:
+            return None
+        variance = z.square().mean(dim=0) * dropout / (1 - dropout)
+        values, vectors = torch.linalg.eigh(((self.axes * variance) @ self.axes.mT).double().cpu())
+        roots: Tensor = vectors * values.clamp_min(0).sqrt()[:, None]
+        return roots.float().to(z.device)
 
 
 def fit_standardizer(
@@ -261,31 +343,3 @@ def _ramps(z: Tensor, knots: Tensor) -> Tensor:
     steps = torch.diff(knots, dim=0).clamp_min(1e-6)
     ramps = ((z[:, None] - knots[:-1]) / steps).clamp(0, 1) - 0.5
     return (ramps * height).flatten(1)
-
-
-def on_axes(z: Tensor, axes: Tensor | None, knots: Tensor | None = None) -> Tensor:
-    """(K, n, r) inputs of K networks: (n, k) standardised rows along (K, r, k) axes.
-
-    With (q, k) `knots`, the ramps of the features are added. For one network the inputs
-    are (n, r), and without axes the rows themselves.
-    """
-    if axes is None:
-        return z
-    inputs = z @ axes.mT
-    if knots is not None:
-        # The first axes are the features, multiplied by the shares of the network.
-        shares = axes.diagonal(dim1=1, dim2=2).repeat(1, len(knots) - 1)
-        inputs = torch.cat([inputs, _ramps(z, knots) * shares[:, None]], dim=-1)
-    return inputs[0] if len(axes) == 1 else inputs
-
-
-def noise_on_axes(z: Tensor, axes: Tensor, dropout: float) -> Tensor:
-    """(K, r, r) matrices L of Gaussian noise on (K, r, k) axes, equivalent to dropout of features.
-
-    Dropout of a share p of the features adds noise to each row, with the covariance
-    L Lᵀ = A diag(E[z²] p / (1 − p)) Aᵀ on the axes A. `z` holds (n, k) standardised rows.
-    """
-    variance = z.square().mean(dim=0) * dropout / (1 - dropout)
-    values, vectors = torch.linalg.eigh(((axes * variance) @ axes.mT).double().cpu())
-    roots: Tensor = vectors * values.clamp_min(0).sqrt()[:, None]
-    return roots.float().to(z.device)

@@ -1,0 +1,145 @@
+"""Coarser classes above the classes of a map, such as the lineages of cell types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.errors import InputError, check
+from centroid_encoder.tl._check import check_known, entry_of
+
+Level: TypeAlias = "str | Mapping[str, str]"
+Parents: TypeAlias = "Level | Sequence[Level]"
+
+
+class Hierarchy:
+    """Classes and their ancestors.
+
+    Parameters
+    ----------
+    classes
+        (M,) classes.
+    parent_of
+        Parent of classes and of other parents; a class without one has no ancestors.
+    """
+
+    def __init__(self, classes: pd.Index, parent_of: Mapping[Any, Any]) -> None:
+        self.classes, self.parent_of = classes, dict(parent_of)
+        self.chains = [self._chain(name) for name in classes]
+        """For each class its ancestors, from the parent up."""
+
+    def _chain(self, name: Any) -> list[Any]:
+        chain = [name]
+        while (parent := self.parent_of.get(chain[-1], chain[-1])) != chain[-1]:
+            text = f"parents go round in a circle: {' → '.join(map(str, [*chain, parent]))}"
+            check(parent not in chain, text, "parents")
+            chain.append(parent)
+        return chain[1:]
+
+    @cached_property
+    def ancestors(self) -> list[Any]:
+        """All ancestors, those of the fewest classes first."""
+        names = list(dict.fromkeys(name for chain in self.chains for name in chain))
+        return sorted(names, key=lambda name: sum(name in chain for chain in self.chains))
+
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """(M, A) whether a class is below an ancestor, or is the ancestor itself."""
+        pairs = zip(self.classes, self.chains, strict=True)
+        rows = [[a == own or a in chain for a in self.ancestors] for own, chain in pairs]
+        return np.array(rows, dtype=bool).reshape(len(self.classes), len(self.ancestors))
+
+    @property
+    def levels(self) -> NDArray[np.intp]:
+        """(A,) largest number of steps from a class up to the ancestor."""
+        steps = [
+            max(chain.index(name) + 1 for chain in self.chains if name in chain)
+            for name in self.ancestors
+        ]
+        return np.array(steps, dtype=np.intp)
+
+    def at_level(self, level: int) -> tuple[pd.Index, NDArray[np.intp]]:
+        """Names at a level, and the (M,) index of the name for each class.
+
+        It is the highest ancestor up to this level, or the class itself.
+        """
+        level_of = dict(zip(self.ancestors, self.levels, strict=True))
+        names = [
+            [own, *(name for name in chain if level_of[name] <= level)][-1]
+            for own, chain in zip(self.classes, self.chains, strict=True)
+        ]
+        codes, found = pd.factorize(pd.Index(names))
+        return pd.Index(found), codes
+
+    def lowest(self, probabilities: NDArray[np.floating], least: float) -> NDArray[np.intp]:
+        """(n,) lowest ancestor with at least a probability, for (n, M) of the classes; −1 if none.
+
+        The lowest one has the fewest classes; of equal ones it is the more probable.
+        """
+        if not self.ancestors:
+            return np.full(len(probabilities), -1)
+        shares = probabilities @ self.members
+        order = np.where(shares >= least, shares - 2.0 * self.members.sum(axis=0), -np.inf)
+        best = order.argmax(axis=1)
+        return np.where(np.isfinite(order.max(axis=1)), best, -1)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the pairs of children and parents."""
+        return pd.DataFrame(self.parent_of.items(), columns=["child", "parent"], dtype=str)
+
+
+def read_parents(
+    parents: Parents, classes: pd.Index, obs: pd.DataFrame | None, label_key: str | None
+) -> Hierarchy:
+    """Return the hierarchy of a parameter `parents`: columns of `obs`, mappings, or a list of them.
+
+    Raises an InputError for unknown names, for a child with two parents, and for a circle.
+    """
+    is_one = isinstance(parents, str | Mapping)
+    fits = is_one or (np.iterable(parents) and len(parents) > 0)
+    check(fits, f"parents must be columns or mappings; got {parents!r}", "parents")
+    given, found = [parents] if is_one else list(parents), dict[Any, Any]()
+    below: Any = label_key
+    known = set(classes)
+    for level in given:
+        if isinstance(level, Mapping):
+            pairs = list(level.items())
+            known |= set(level.values())
+            for child in level:
+                check_known(child, known, f"parents has {child!r}, which is no class", "parents")
+        else:
+            text = "parents must be a mapping from classes, since the reference has no cells"
+            check(obs is not None and below in obs, text, "parents")
+            assert obs is not None
+            column = entry_of(obs, level, "obs", "parents", "column ")
+            of_both = pd.DataFrame({"child": obs[below], "parent": column}).astype(object).dropna()
+            of_both = of_both.drop_duplicates()
+            pairs = list(of_both[of_both["child"].isin(known)].itertuples(index=False))
+            known |= set(of_both["parent"])
+            below = level
+        for child, parent in pairs:
+            # A class may be alone in a lineage of the same name.
+            other = parent if child == parent else found.setdefault(child, parent)
+            if other != parent:
+                two = f"{child!r} is under two parents, {other!r} and {parent!r}"
+                raise InputError(f"{two}; each class needs one", "parents")
+    hierarchy = Hierarchy(classes, found)
+    check(hierarchy.ancestors, "parents holds no parent of a class of the map", "parents")
+    return hierarchy
+
+
+def mixed_colors(
+    hierarchy: Hierarchy, names: Sequence[Any], classes: pd.Index, colors: Sequence[str]
+) -> list[str]:
+    """Return for ancestors the mean colours of their classes, in RGB."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    of_class = dict(zip(classes, (to_rgb(color) for color in colors), strict=False))
+    own = np.array([of_class[name] for name in hierarchy.classes])
+    members = hierarchy.members[:, [hierarchy.ancestors.index(name) for name in names]]
+    return [to_hex(own[below].mean(axis=0)) for below in members.T]
