@@ -68,13 +68,14 @@ coverage: screen  ## Run the tests and say which lines they never reach
 	@$(PIP) install -qq --group coverage -c constraints.txt
 	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 
-lint: $(ENV)  ## Check style, spelling, types, imports and plain English
+lint: $(ENV)  ## Check style, spelling, types, imports, plain English and the files of registries
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python packaging/plain_english.py
+	$(BIN)/python packaging/check.py --quick
 
 format: $(ENV)  ## Fix what can be fixed by itself
 	$(BIN)/ruff check --fix

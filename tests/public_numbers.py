@@ -1,7 +1,7 @@
 """Write the numbers that users get, or compare them with those written before.
 
-``python tests/public_numbers.py numbers.npz`` writes the file, or compares with it if it exists. A change
-that is to leave all numbers as they were is checked so: run it before and after.
+``python tests/public_numbers.py numbers.npz`` writes the file, or compares with it if it exists. A
+change that is to leave all numbers as they were is checked so: run it before and after.
 """
 
 from __future__ import annotations

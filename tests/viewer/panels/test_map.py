@@ -106,7 +106,9 @@ def test_new_cells_are_drawn_above_reference_cells(panel, query):
     np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
     title = panel.canvas.title
-    assert title.text() == f"{new.n_obs} cells placed in this map"
+    counted = new.uns["ce"]["compared"][["n_differing", "n"]].sum()
+    text = f"{counted.iloc[0]} of {counted.iloc[1]} differ from cell_type"
+    assert title.text() == f"{new.n_obs} cells placed, {text}"
     assert title.toolTip().endswith("pale: 120 reference cells")
     assert len(figure.scene.points) == new.n_obs
     show(panel, reference)
