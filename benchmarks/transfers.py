@@ -4,10 +4,10 @@
     python -m benchmarks.transfers --summary   # the tables of that file again
 
 A transfer has a reference on which a map is trained, and a query that is ingested. They are
-technologies of one data set, or two random parts of one, of which the query is changed: by gains
-and offsets of its features, by other frequencies of the classes, by leaving out classes of the
-query or of the reference. Formula and threshold may be chosen on the sets of `DEVELOP`; the other
-sets take no part in a choice.
+technologies of one data set, or two random parts of one. In the second case, the query is changed:
+by gains and offsets of its features, by other frequencies of the classes, or by leaving out classes
+of the query or of the reference. Formula and threshold may be chosen on the sets of `DEVELOP`; the
+other sets take no part in a choice.
 """
 
 from __future__ import annotations
