@@ -31,7 +31,7 @@ def map_(request: pytest.FixtureRequest) -> FittedMap:
 
 
 def changed(map_: FittedMap, X: Array) -> float:
-    return changed_by_recentring(map_, map_.standardizer(X))
+    return float(changed_by_recentring(map_, map_.standardizer(X)).mean())
 
 
 def expected(map_: FittedMap, X: Array) -> float:
@@ -78,4 +78,4 @@ def test_the_order_of_the_cells_does_not_matter(map_: FittedMap) -> None:
     X, _ = drawn(200, 5)
     z = map_.standardizer(X + 1)
     found = changed_by_recentring(map_, z)
-    assert changed_by_recentring(map_, torch.flip(z, [0])) == pytest.approx(found, abs=0.006)
+    assert (changed_by_recentring(map_, torch.flip(z, [0])) != found[::-1]).sum() <= 1

@@ -301,7 +301,7 @@ def test_default_sizes_suit_tables_of_few_markers(cells, fast):
 
 
 def test_features_can_be_included_and_excluded(wide: ad.AnnData, panel: Any) -> None:
-    stored = panel(wide, include=["g50", "g2"], exclude=["g0", "g7"])
+    stored = panel(wide, include=pd.Index(["g50", "g2"]), exclude=np.array(["g0", "g7"]))
     assert wide.var_names[wide.var["feature_panel_3"]].tolist() == ["g1", "g2", "g50"]
     assert not wide.var.loc[["g0", "g7"], "feature_panel_6"].any()
     assert stored["features"].loc[["g50", "g2"], "rank"].tolist() == [1, 2]

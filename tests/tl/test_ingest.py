@@ -716,3 +716,15 @@ class TestLabelsOfTheQuery:
         new.obs["other"] = "x"
         with pytest.raises(ValueError, match="no class of the map"):
             ingest(new, known, label_key="other")
+
+    def test_the_names_of_a_clustering_are_not_compared(self, known, new, ingest):
+        known.obs["leiden"] = known.obs["cell_type"].cat.rename_categories(["0", "1", "2"])
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=2)
+        ce.tl.centroid_encoder(known, "leiden", model=model, progress=False)
+        new.obs["leiden"] = pd.Categorical(
+            np.random.default_rng(0).permutation(["0", "1", "2"] * 20)
+        )
+        ingest(new, known)
+        assert "compared" not in new.uns["ce"]
+        ingest(new, known, label_key="leiden")
+        assert new.uns["ce"]["compared"]["n"].sum() == 60

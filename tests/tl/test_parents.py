@@ -158,3 +158,44 @@ def test_errors_at_each_level_of_a_cross_validation(known: AnnData) -> None:
         assert levels["voronoi_error"][level] == pytest.approx(error)
     assert levels["voronoi_error"][1] < 0.5 * levels["voronoi_error"][0]
     assert levels["calibration_error"][1] < 0.05
+
+
+def test_reference_and_query_in_one_table(known: AnnData) -> None:
+    query = placed(known, min_confidence=0.8, parents="lineage")
+    both = ad.concat([known, query], join="outer", uns_merge="first")
+    ax = ce.pl.voronoi(both, show=False, legend_loc="right margin")
+    n = int((query.obs["ce_label"] == "unassigned").sum())
+    titles = [one.get_title() for one in np.ravel(ax)]
+    assert any(f"query cells (n = 300, {n} unassigned)" in title for title in titles)
+    assert len(ce.tl.misplaced(both)) == len(ce.tl.misplaced(known))
+
+
+def test_names_that_are_no_text_are_refused_and_missing_parents_left_out(known: AnnData) -> None:
+    numbered, query = known.copy(), drawn(20, 3)
+    numbered.obs["number"] = numbered.obs["kind"].cat.codes.astype(int)
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=2)
+    ce.tl.centroid_encoder(numbered, "number", model=model, key_added="n", progress=False)
+    for reference, key, parents in (
+        (numbered, "n", {0: "B", 1: "B"}),
+        (known, "ce", {"CD4": 1, "CD8": 1}),
+    ):
+        with pytest.raises(ValueError, match="names that are text"):
+            ce.tl.ingest(
+                query, reference, key=key, min_confidence=0.5, parents=parents, progress=False
+            )
+    with pytest.raises(ValueError, match="must not be called 'unassigned'"):
+        ce.tl.ingest(
+            query, known, min_confidence=0.5, parents={"CD4": "unassigned"}, progress=False
+        )
+    series = pd.Series({"CD4": "T", "CD8": "T", "NK": np.nan})
+    ce.tl.ingest(query, known, min_confidence=0.5, parents=series, progress=False)
+    assert dict(query.uns["ce"]["parents"].to_numpy()) == {"CD4": "T", "CD8": "T"}
+
+
+def test_columns_of_the_user_stay(known: AnnData) -> None:
+    query = drawn(20, 3)
+    query.obs["mine_level"] = 1
+    query.obsm["mine_probabilities"] = np.ones((20, 2))
+    ce.tl.ingest(query, known, key_added="mine", progress=False)
+    assert "mine_level" in query.obs
+    assert "mine_probabilities" in query.obsm

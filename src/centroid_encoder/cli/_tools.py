@@ -79,6 +79,7 @@ def cross_validate(adata: Any, key: str, mislabeled: Path | None, max_own: float
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
     stored = adata.uns[cv_key(key)]
     document = {"n_mislabeled": len(suspects), **{name: stored.get(name) for name in names}}
+    document |= {"levels": stored["levels"]} if "levels" in stored else {}
     files = {mislabeled: lambda path: suspects.to_csv(path, index_label="cell")}
     return Results(files, sentences, document)
 
@@ -101,12 +102,13 @@ def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
 def ingest(adata: Any, key: str) -> Results:
     """Describe the labels of new cells."""
     from centroid_encoder.tables import obs_key
-    from centroid_encoder.tl._result import StoredMap
+    from centroid_encoder.tl._result import UNASSIGNED, StoredMap
     from centroid_encoder.tl._summary import expected_words
 
     stored = adata.uns[key]
     labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
-    assigned = labels.reindex(stored["classes"].tolist())
+    names = [*stored["classes"].tolist(), *labels.index]  # Parents of classes are last.
+    assigned = labels.reindex([x for x in dict.fromkeys(names) if x != UNASSIGNED], fill_value=0)
     confidence = float(adata.obs[obs_key(key, "confidence")].mean())
     novelty = float(adata.obs[obs_key(key, "novelty")].median())
     largest = assigned[assigned > 0].sort_values(ascending=False, kind="stable")[:10]

@@ -18,7 +18,13 @@ from centroid_encoder.core import discriminant, placement
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.frames import Frames
-from centroid_encoder.core.inputs import Inputs, class_sums, fit_standardizer, network_axes
+from centroid_encoder.core.inputs import (
+    Inputs,
+    Standardizer,
+    class_sums,
+    fit_standardizer,
+    network_axes,
+)
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
@@ -180,32 +186,17 @@ def fit(
         seed,
         groups,
     )
-    rows, folds = division.train, division.folds
-    trained, absent = classes[known], np.delete(classes, known)
-    weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
-    weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
+    rows, stored = division.train, division.in_memory
+    weights = _class_weights(params["class_weight"], classes, known, codes, rows)
 
     # What the networks receive, and the places of the classes, come from a sample of the rows.
-    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
-    standardizer, shares, sample = fit_standardizer(
-        X,
-        rows,
-        codes[rows],
-        params["scale"],
-        np.inf if params["clip"] is None else params["clip"],
-        params["max_features"],
-        folds[rows] if division.n_networks > 1 else None,
-        in_sample,
-    )
+    standardizer, shares, sampled, z = _standardized(X, codes, division, params, device)
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
-
-    sampled = rows[in_sample]
-    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
     of_sample, inputs, placer = codes[sampled], Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
         sizes = np.bincount(codes[rows], minlength=n_classes)
-        of_rows = z, of_sample, folds[sampled]
+        of_rows = z, of_sample, division.folds[sampled]
         inputs = Inputs.fit(standardizer, shares, *of_rows, n_classes, len(rows))
         centroids = _centroids(z, np.arange(len(z)), of_sample, n_classes)
         targets = CentroidTargets.fit(centroids, settings["output"], device)
@@ -216,10 +207,9 @@ def fit(
     start = partial(frames.start, z, inputs, sampled, of_sample)
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start)):
         raise StoppedTooEarly
-    del z, sample, start
+    del z, start
 
     # The training.
-    stored = division.in_memory
     received, along = _read(X, stored, division.placed_by[stored], inputs, placer, device)
     data = _training_data(received, codes, division, weights, noise)
     if placer is None:
@@ -229,17 +219,8 @@ def fit(
         targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
     generator = torch.Generator().manual_seed(seed)
-    n_outputs = objective.n_outputs
-    network = Network(
-        inputs.n,
-        settings["hidden"],
-        *((n_components, n_outputs) if placer is None else (n_outputs, 0)),
-        settings["activation"],
-        generator,
-        batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
-    ).to(device)
-    network.votes.copy_(torch.from_numpy(division.votes))
+    widths = (n_components, objective.n_outputs) if placer is None else (objective.n_outputs, 0)
+    network = _network(inputs.n, widths, settings, division, generator).to(device)
     frame = partial(frames.frame, stored, codes[stored], division.placed_by[stored], along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
@@ -250,12 +231,7 @@ def fit(
     calibration = Calibration(offsets=tuple((-np.log(weights.astype(np.float64))).tolist()))
     fitted = FittedMap(inputs, network, targets, unknown_centers, placer, calibration)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
-    _complete(done, weights)
-    chosen = done.trained
-    if novelty and len(chosen) >= LEAST:
-        own = None if groups is None else groups[chosen]
-        fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer, own)
-        done.scored = chosen, scores
+    _complete(done, weights, novelty)
     return done
 
 
@@ -271,6 +247,43 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     check(fits, f"{text} merge classes, or pass placement='bottleneck'", "placement")
     check_labels(classes[known])
     return known
+
+
+def _class_weights(
+    given: Any, classes: NDArray[Any], known: Codes, codes: Codes, rows: Codes
+) -> NDArray[np.float32]:
+    """(M,) weights of the classes, with mean 1 over the training rows."""
+    trained, absent = classes[known], np.delete(classes, known)
+    weights = class_weights(given, trained[codes[codes >= 0]], trained, absent)
+    return np.asarray(weights / weights[codes[rows]].mean(), dtype=np.float32)
+
+
+def _standardized(
+    X: Matrix | Lazy,
+    codes: Codes,
+    division: Division,
+    params: Mapping[str, Any],
+    device: torch.device,
+) -> tuple[Standardizer, NDArray[np.float64], Codes, Tensor]:
+    """Compute the standardisation, and standardise a sample of the training rows.
+
+    Returns the standardizer and the shares of `fit_standardizer`, the (s,) rows of the sample, and
+    the (s, k) standardised rows.
+    """
+    rows = division.train
+    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
+    standardizer, shares, sample = fit_standardizer(
+        X,
+        rows,
+        codes[rows],
+        params["scale"],
+        np.inf if params["clip"] is None else params["clip"],
+        params["max_features"],
+        division.folds[rows] if division.n_networks > 1 else None,
+        in_sample,
+    )
+    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
+    return standardizer, shares, rows[in_sample], z
 
 
 def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> NDArray[np.float64]:
@@ -348,6 +361,27 @@ def _read(
     return received[0] if len(received) == 1 else received, along
 
 
+def _network(
+    n_inputs: int,
+    widths: tuple[int, int],
+    settings: Mapping[str, Any],
+    division: Division,
+    generator: torch.Generator,
+) -> Network:
+    """Return untrained networks; `widths` are those of the code and the decoder's output."""
+    network = Network(
+        n_inputs,
+        settings["hidden"],
+        *widths,
+        settings["activation"],
+        generator,
+        batch_norm=settings["batch_norm"],
+        n_networks=division.n_networks,
+    )
+    network.votes.copy_(torch.from_numpy(division.votes))
+    return network
+
+
 def _training_data(
     received: Tensor,
     codes: Codes,
@@ -366,8 +400,8 @@ def _training_data(
 
 
 @torch.no_grad()
-def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
-    """Add odds, centers and calibration to the map, from outputs of the trained networks."""
+def _complete(done: Fit, class_weights: NDArray[np.float32], novelty: bool) -> None:
+    """Add odds, centers, calibration and, if it is wanted, novelty to the map."""
     fitted, codes, division = done.map, done.codes, done.division
     trained, unseen = done.trained, done.unseen
     # The placer needs odds. If one network was trained on all rows, they are fitted to these rows,
@@ -390,3 +424,8 @@ def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
         distances = np.concatenate([found for _, found in done.judge(some)])
         offsets = fitted.calibration.offsets
         fitted.calibration = Calibration.fit(distances, codes[some], offsets)
+    if novelty and len(trained) >= LEAST:
+        own = None if done.groups is None else done.groups[trained]
+        of_cells = done.X, trained, codes[trained], fitted.standardizer, own
+        fitted.novelty, rows, scores = Novelty.fit(*of_cells)
+        done.scored = rows, scores

@@ -138,20 +138,7 @@ def from_arrays(
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
             knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
-            of_placer = {
-                name.removeprefix("placement_"): array
-                for name, array in arrays.items()
-                if name.startswith("placement_")
-            }
-            placer = Placer(
-                of_placer["targets"],
-                Scatter(*(of_placer[name] for name in ("axes", "means", "directions"))),
-                Layout(arrays["centers"]),
-                Discriminant(of_placer["linear_axes"], of_placer["linear_means"]),
-                float(of_placer["sharpness"][0]),
-                float(of_placer["voice"][0]),
-                of_placer["offsets"],
-            )
+            placer = _placer(arrays)
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
@@ -177,6 +164,25 @@ def from_arrays(
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
+
+
+def _placer(arrays: Arrays) -> Placer:
+    targets, axes, means, directions, linear_axes, linear_means, sharpness, voice, offsets = (
+        arrays[f"placement_{name}"]
+        for name in (
+            *("targets", "axes", "means", "directions", "linear_axes", "linear_means"),
+            *("sharpness", "voice", "offsets"),
+        )
+    )
+    return Placer(
+        targets,
+        Scatter(axes, means, directions),
+        Layout(arrays["centers"]),
+        Discriminant(linear_axes, linear_means),
+        float(sharpness[0]),
+        float(voice[0]),
+        offsets,
+    )
 
 
 def _transposed(value: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ LEAST = 0.5  # so that a shift of few cells is small
 
 
 @torch.no_grad()
-def changed_by_recentring(map_: FittedMap, z: Tensor) -> float:
-    """Share of (n, k) standardised rows that have another class after re-centring.
+def changed_by_recentring(map_: FittedMap, z: Tensor) -> NDArray[np.bool_]:
+    """(n,) mask of (n, k) standardised rows that have another class after re-centring.
 
     Re-centring subtracts the mean of the classes' mean residuals: how far the rows of a class lie
     from its centroid. A shift of the whole sample is in all of these means, whatever the
@@ -41,7 +41,7 @@ def changed_by_recentring(map_: FittedMap, z: Tensor) -> float:
         )
         shift = of_rows @ z - of_classes @ centroids
         probabilities, now = _judged(map_, z - shift)
-    return float((now != before).mean())
+    return np.asarray(now != before)
 
 
 def _judged(map_: FittedMap, z: Tensor) -> tuple[NDArray[np.floating], Codes]:

@@ -111,7 +111,7 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     """
     if panel == QUERY:
         query = (result.split == QUERY).to_numpy()
-        n_unassigned = int((query & (result.codes < 0)).sum())
+        n_unassigned = int(result.unassigned.sum())
         also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
         expected = expected_words(result.stored, n := int(query.sum()))
         return "\n".join(filter(None, (f"query cells (n = {n:,}{also})", expected)))

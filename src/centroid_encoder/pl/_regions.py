@@ -19,10 +19,10 @@ from skimage.measure import find_contours
 from centroid_encoder import tl
 from centroid_encoder.core.regions import blended_colors, bounding_box, region_image, voronoi_cells
 from centroid_encoder.errors import check
-from centroid_encoder.pl._colors import Palette, class_colors
+from centroid_encoder.pl._colors import Palette, class_colors, label_colors
 from centroid_encoder.pl._values import Values, read_values
+from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._check import check_choice
-from centroid_encoder.tl._parents import Hierarchy, mixed_colors
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, UNLABELED, Regions, Result, read_result
 
 Points: TypeAlias = NDArray[np.floating]
@@ -127,17 +127,17 @@ class Plane:
             if (result.split == UNLABELED).any():
                 grey.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
             codes, of_class = result.codes, dict(self.of_class)
-            if parent_of := result.stored.parent_of:
-                hierarchy = Hierarchy(result.classes, parent_of)
-                labels = self.adata.obs[result.label_key].where(result.split == QUERY)
-                coarse = [
-                    x for x in hierarchy.ancestors if x not in of_class and (labels == x).any()
-                ]
-                mixed = mixed_colors(hierarchy, coarse, result.classes, list(of_class.values()))
-                of_class |= dict(zip(coarse, mixed, strict=True))
+            query = (result.split == QUERY).to_numpy()
+            if (query & (codes < 0) & ~result.unassigned).any():
+                # Some cells have a parent of classes.
+                column = obs_key(result.key, "label")
+                labels = self.adata.obs[column].where(query)
+                for one, color in label_colors(self.adata, column).items():
+                    if one != UNASSIGNED and (labels == one).any():
+                        of_class.setdefault(one, color)
                 found = pd.Index(list(of_class)).get_indexer(labels.astype(object))
                 codes = np.where(found >= len(result.classes), found, codes)
-            if ((result.split == QUERY) & (codes < 0)).any():
+            if result.unassigned.any():
                 grey.append(UNASSIGNED)
             return Values(result.label_key, codes, of_class, grey)
         values = read_values(self.adata, str(name), **variable, palette=self._palette)

@@ -12,7 +12,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -122,36 +122,49 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
                 na_values=MISSING,
             )
 
-    def is_text(column: pd.Series) -> bool:
-        """Whether words are beside numbers, or long ids beside a missing value.
-
-        pandas reads parts of the rows, whose types may differ, and floats round long ids.
-        """
-        if column.dtype.kind == "f":
-            return bool(max(column.max(), -column.min()) > LARGEST)
-        return str(pd.api.types.infer_dtype(column)).startswith("mixed")
-
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            frame = read(grouped)
-        if texts := [i for i in frame if is_text(frame[i])]:
-            del frame
-            frame = read([*grouped, *texts])
+        frame = _parsed(read, grouped)
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
         if not found:
             raise InputError("a quotation mark in it is never closed") from error
         line = header_end + int(found[1])
         raise InputError(too_long.format(line, found[2], len(names))) from error
-    kept = [i for i, name in enumerate(names) if name or frame[i].notna().any()]
-    frame = frame[kept] if len(kept) < n_fields else frame
-    if (is_empty := frame.isna().all(axis=1)).any():
-        frame = frame[~is_empty].reset_index(drop=True)
-    names = [names[i] or f"Unnamed: {i}" for i in kept]
-    frame.columns = make_index_unique(pd.Index(names), join=".")
+    frame = _named(frame, names)
     _convert(frame, decimal, notices)
     return frame, notices
+
+
+def _parsed(read: Callable[[Sequence[int]], pd.DataFrame], grouped: list[int]) -> pd.DataFrame:
+    """Read a table by a function that is called with the columns of texts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+        frame = read(grouped)
+    if texts := [i for i in frame if _is_text(frame[i])]:
+        del frame
+        frame = read([*grouped, *texts])
+    return frame
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Whether words are beside numbers, or long ids beside a missing value.
+
+    pandas reads parts of the rows, whose types may differ, and floats round long ids.
+    """
+    if column.dtype.kind == "f":
+        return bool(max(column.max(), -column.min()) > LARGEST)
+    return str(pd.api.types.infer_dtype(column)).startswith("mixed")
+
+
+def _named(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Name the columns, and leave out empty rows, and empty columns without a name."""
+    kept = [i for i, name in enumerate(names) if name or frame[i].notna().any()]
+    frame = frame[kept] if len(kept) < len(names) else frame
+    if (is_empty := frame.isna().all(axis=1)).any():
+        frame = frame[~is_empty].reset_index(drop=True)
+    found = [names[i] or f"Unnamed: {i}" for i in kept]
+    frame.columns = make_index_unique(pd.Index(found), join=".")
+    return frame
 
 
 def _head(stream: io.TextIOWrapper) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -366,19 +367,7 @@ class Training(_run.Job):
         weights = np.where(is_held_out[rows], HELD_OUT_WEIGHT, 1.0)
         if is_held_out.any():
             fit.map.calibration = Calibration.fit(distances, codes[rows], offsets, weights)
-        elif not len(fit.unseen):
-            text = "no cell is held out, so the confidence is not calibrated: raise test_size"
-            self.notices.append(text)
-        if (crowded := fit.crowded_group()) is not None:
-            group, share = crowded
-            name = f"{cells.params['group_key']} {str(cells.group_names[group])!r}"
-            self.notices.append(crowded_text(name, share))
-        n_groups = ROUGH if cells.groups is None else len(np.unique(cells.groups[self.train]))
-        if n_groups < ROUGH:
-            text = f"fewer than {ROUGH} values of {cells.params['group_key']!r} have training cells"
-            text = f"{text} ({n_groups}): the novelty of cells of others is rough"
-            alone = ", and each network has seen one value only, so that their labels are, too"
-            self.notices.append(text + alone * (n_groups == 2 and fit.division.n_networks > 1))
+        self._check(fit)
         others = np.setdiff1d(np.arange(n), rows)
         of_all = np.empty((n, len(self.classes)), np.float32) if self._probabilities else None
         decided = fit.map.decide(chain([(places, distances)], fit.judge(others)), n, of_all)
@@ -402,22 +391,14 @@ class Training(_run.Job):
             fit, split, by_group, embedding, predicted, confidence, uncalibrated
         )
         predicted[fit.division.unjudged], confidence[fit.division.unjudged] = -1, np.nan
-        config, arrays = self._estimator.to_state()
-        stored = _result.StoredMap(
-            params=self._params,
-            classes=cells.classes,
-            centers=fit.map.centers,
-            history=pd.DataFrame(self._estimator.history_),
-            quality=quality,
-            model={"config": json.dumps(config), "arrays": arrays},
-            id=_result.id_of(arrays),
-        )
-        key, of_cells = self.key, np.full(len(self.kept), -1)
+        of_cells = np.full(len(self.kept), -1)
         of_cells[self.kept] = split
+        key, stored = self.key, self._stored(fit, quality)
         return {
             "obs": {
                 obs_key(key, "split"): pd.Categorical.from_codes(of_cells, _result.SPLITS),
                 obs_key(key, "label"): cells.labels_of(predicted),
+                obs_key(key, "level"): None,  # of an earlier `tl.ingest`
                 obs_key(key, "confidence"): cells.spread(confidence),
                 obs_key(key, "novelty"): cells.spread(fit.novelty()),
                 obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
@@ -428,6 +409,37 @@ class Training(_run.Job):
             },
             "uns": {key: stored.to_uns()},
         }
+
+    def _stored(self, fit: Fit, quality: Mapping[str, Any]) -> _result.StoredMap:
+        config, arrays = self._estimator.to_state()
+        return _result.StoredMap(
+            params=self._params,
+            classes=self.classes,
+            centers=fit.map.centers,
+            history=pd.DataFrame(self._estimator.history_),
+            quality=quality,
+            model={"config": json.dumps(config), "arrays": arrays},
+            id=_result.id_of(arrays),
+        )
+
+    def _check(self, fit: Fit) -> None:
+        """Add notices if there is no calibration, and on groups that are too large, or too few."""
+        cells = self._cells
+        if not self.held_out.any() and not len(fit.unseen):
+            text = "no cell is held out, so the confidence is not calibrated: raise test_size"
+            self.notices.append(text)
+        if cells.groups is None:
+            return
+        name = cells.params["group_key"]
+        if (crowded := fit.crowded_group()) is not None:
+            group, share = crowded
+            self.notices.append(crowded_text(f"{name} {str(cells.group_names[group])!r}", share))
+        n_groups = len(np.unique(cells.groups[self.train]))
+        if n_groups < ROUGH:
+            text = f"fewer than {ROUGH} values of {name!r} have training cells"
+            text = f"{text} ({n_groups}): the novelty of cells of others is rough"
+            alone = ", and each network has seen one value only, so that their labels are, too"
+            self.notices.append(text + alone * (n_groups == 2 and fit.division.n_networks > 1))
 
     def _judged_parts(self, fit: Fit, is_held_out: NDArray[np.bool_]) -> tuple[Codes, Codes]:
         """Return rows by which the map is calibrated, and their parts for cross-fitting.

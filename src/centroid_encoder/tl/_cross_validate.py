@@ -405,15 +405,18 @@ class CrossValidation(_run.Job):
             count = None if callback is None else partial(count_epochs, callback, i, n)
             yield place, X, codes, folds == place[2], groups, estimator, classes, count
 
-    def _results_of(self, trained: Iterable[tuple[Place, Fold]]) -> _run.Results:
-        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        real = [place for place in self.places if not place[0]]
-        # Probabilities of all cells after and before calibration, and with class weights. Those of
-        # unlabeled cells are means over the folds.
-        totals = np.zeros((3, len(codes), n_classes), dtype=np.float32)
+    def _judged(
+        self, trained: Iterable[tuple[Place, Fold]]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], dict[Place, Fold]]:
+        """Return the probabilities of all cells, and the trainings without theirs.
+
+        The first are (3, n, M): after and before calibration, and with class weights; those of
+        unlabeled cells are means over the folds. The second are (n, M), of the linear analysis.
+        """
+        codes, shape = self._codes, (len(self._codes), len(self._cells.classes))
+        totals, linear = np.zeros((3, *shape), dtype=np.float32), np.zeros(shape)
         n_judged, unlabeled = np.zeros(len(codes)), np.flatnonzero(codes < 0)
-        n_judged[unlabeled], found = len(real) / self.n_folds, dict[Place, Fold]()
-        linear = np.zeros((len(codes), n_classes))
+        n_judged[unlabeled], found = self._params["n_repeats"], dict[Place, Fold]()
         for place, fold in trained:
             found[place] = replace(fold, distances=fold.distances[:0], linear=fold.linear[:0])
             if place[0] == 0:
@@ -427,16 +430,37 @@ class CrossValidation(_run.Job):
                 ):
                     total[at] += share[:, None] * one.probabilities(fold.distances)
         totals /= np.maximum(n_judged, 1)[:, None]
-        probabilities, predicted = totals[0], totals[2].argmax(axis=1)
-        errors = pd.DataFrame(
-            {"repeat": place[1], "fold": place[2]}
-            | error_rates(found[place].wrong, codes[found[place].rows])
-            for place in real
+        return totals, linear, found
+
+    def _errors(self, found: Mapping[Place, Fold]) -> pd.DataFrame:
+        """Return the errors of each fold."""
+        return pd.DataFrame(
+            {"repeat": repeat, "fold": i} | error_rates(fold.wrong, self._codes[fold.rows])
+            for (_, repeat, i), fold in found.items()
         )
-        spread = errors.iloc[:, 3:].std().add_suffix("_sd").to_dict()
+
+    def _permutation_test(self, found: Mapping[Place, Fold]) -> _result.PermutationTest | None:
+        """Compare the probabilities of the own classes with those after shuffles of the labels."""
+        counted, tries = range(self.n_counted), range(self._params["n_permutations"] + 1)
+        if len(tries) == 1:
+            return None
+        shares = [pd.concat([found[i, 0, fold].own for fold in counted]) for i in tries]
+        # If labels and data are unrelated, these means are about one over the number of
+        # classes, for any sizes of the classes. They are 0 without cells.
+        means = [float(np.nan_to_num(one.groupby(level=0).mean().mean())) for one in shares]
+        observed, shuffled = means[0], np.array(means[1:])
+        p_value = permutation_p_value(-observed, -shuffled)
+        return _result.PermutationTest(observed, shuffled, p_value)
+
+    def _results_of(self, trained: Iterable[tuple[Place, Fold]]) -> _run.Results:
+        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
+        totals, linear, found = self._judged(trained)
+        probabilities, predicted = totals[0], totals[2].argmax(axis=1)
+        real = {place: found[place] for place in self.places if not place[0]}
+        errors = self._errors(real)
         confidence, uncalibrated = (p[np.arange(len(codes)), predicted] for p in totals[:2])
         # The errors of one map: means over the repeats.
-        wrong = pd.concat([found[place].wrong for place in real]).astype(float)
+        wrong = pd.concat([fold.wrong for fold in real.values()]).astype(float)
         wrong = wrong.groupby(level=0).mean()
         at = wrong.index.to_numpy()
         own, is_unjudged = codes[at], codes >= 0
@@ -449,23 +473,12 @@ class CrossValidation(_run.Job):
         )
         unjudged = codes[is_unjudged]
         n_unjudged = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
-        quality |= spread | calibration | n_unjudged
+        quality |= errors.iloc[:, 3:].std().add_suffix("_sd").to_dict() | calibration | n_unjudged
         per_class = per_class.join(of_predictions)
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         doubt, suspect = np.full(len(codes), np.nan), np.full(len(codes), -1)
         doubt[at], suspect[at], reason = suspects(own, joined(probabilities[at], linear[at]))
         suspect[~(doubt > 0)] = -1
-        test = None
-        if n_permutations := self._params["n_permutations"]:
-            counted = range(self.n_counted)
-            tries = range(n_permutations + 1)
-            shares = [pd.concat([found[i, 0, fold].own for fold in counted]) for i in tries]
-            # If labels and data are unrelated, these means are about one over the number of
-            # classes, for any sizes of the classes. They are 0 without cells.
-            means = [float(np.nan_to_num(one.groupby(level=0).mean().mean())) for one in shares]
-            observed, shuffled = means[0], np.array(means[1:])
-            p_value = permutation_p_value(-observed, -shuffled)
-            test = _result.PermutationTest(observed, shuffled, p_value)
         missing = missing_classes(per_class, "the networks take")
         self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
@@ -475,10 +488,10 @@ class CrossValidation(_run.Job):
             quality=quality,
             per_class=per_class,
             reason=reason,
-            levels=self._levels(probabilities[at], predicted[at], own, units),
+            levels=self._levels(probabilities, predicted, at, units),
             errors=errors,
             warnings=tuple(self.doubts),
-            permutation=test,
+            permutation=self._permutation_test(found),
             model=self.model,
             id=_result.id_of({"predicted": predicted, "confidence": confidence}),
         )
@@ -503,16 +516,17 @@ class CrossValidation(_run.Job):
         }
 
     def _levels(
-        self, probabilities: Floats, predicted: Codes, own: Codes, units: Codes | None
+        self, probabilities: Floats, predicted: Codes, at: Codes, units: Codes | None
     ) -> pd.DataFrame | None:
-        """Return the errors at each level of parents.
+        """Return the errors of some rows at each level of parents.
 
-        The classes of n cells are those `predicted`; parents follow from their (n, M)
-        probabilities.
+        Classes are those `predicted`; parents follow from the probabilities. `units` holds the
+        groups of these rows.
         """
         hierarchy, rows = self._hierarchy, []
         if hierarchy is None:
             return None
+        probabilities, predicted, own = probabilities[at], predicted[at], self._codes[at]
         for level in range(int(hierarchy.levels.max()) + 1):
             names, above = hierarchy.at_level(level)
             shares = probabilities @ (above[:, None] == np.arange(len(names)))

@@ -174,7 +174,7 @@ def feature_panel(
     cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
     assert cells.names is not None  # those of variables
     first, without = (
-        _indices(cells, *given) for given in ((include, "include"), (exclude, "exclude"))
+        _indices(adata, cells, *given) for given in ((include, "include"), (exclude, "exclude"))
     )
     text = "include and exclude both have"
     for name in cells.names[np.intersect1d(first, without)][:1]:
@@ -196,9 +196,8 @@ def feature_panel(
         text = f"var[{column!r}] exists already; choose another key_added, or delete it first"
         check(column in old or column not in adata.var, text, "key_added")
     params = {**cells.params, "sizes": np.array(chosen), "n_folds": possible_folds(cells, n_folds)}
-    params |= {
-        name: list(given) for name, given in (("include", include), ("exclude", exclude)) if given
-    }
+    for name, indices in (("include", first), ("exclude", without)):
+        params |= {name: cells.names[indices].tolist()} if len(indices) else {}
     estimator = _run.configured(model, {"device": device}, max_cells)
     notices = [*cells.notices, *doubts(adata, cells, params["n_folds"])]
     more = estimator, params, draw_seed(random_state), n_jobs, adata.var_names, old, first, allowed
@@ -309,15 +308,21 @@ class FeaturePanel(_run.Job):
                 }
 
 
-def _indices(cells: Cells, names: Sequence[str] | None, parameter: str) -> Codes:
+def _indices(adata: AnnData, cells: Cells, names: Sequence[str] | None, parameter: str) -> Codes:
     """Return the indices of features by their names."""
     fits = names is None or (np.iterable(names) and not isinstance(names, str))
     check(fits, f"{parameter} must be a list of names; got {names!r}", parameter)
-    for name in names or ():
-        text = f"{parameter} has {name!r}, which is none of the features"
-        check_known(name, pd.Index(cells.names), text, parameter)
-    found = pd.Index(cells.names).get_indexer(pd.Index(names or (), dtype=object).unique())
-    return np.asarray(found, dtype=np.intp)
+    given, known = (
+        pd.Index([] if names is None else list(names), dtype=object),
+        pd.Index(cells.names),
+    )
+    for name in given:
+        text = f"{parameter} has {name!r}, which"
+        check(
+            name in known or name not in adata.var_names, f"{text} mask_var leaves out", parameter
+        )
+        check_known(name, known, f"{text} is none of the features", parameter)
+    return np.asarray(known.get_indexer(given.unique()), dtype=np.intp)
 
 
 def _features(names: NDArray[np.object_], ranks: Codes, sizes: list[int]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import gen_batches
 
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.files import check_target, replacing
@@ -18,6 +19,8 @@ from centroid_encoder.tables import Column, colors_key, obs_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._check import entry_of, obs_column
 
+N_PIXELS = 2**24
+"""Pixels that are compared with the ids at once."""
 MEASUREMENTS: tuple[Column, ...] = ("confidence", "novelty")
 
 
@@ -59,7 +62,7 @@ def write_geojson(
     KeyError
         If there is no result under that key, or if a column is missing.
     ValueError
-        If the ids are no whole numbers, or not unique, as in a table of several images; if the
+        If ids are not whole numbers, or not unique, as in a table of several images; if the
         image has another number of dimensions, or holds none of the ids.
     OSError
         If the file cannot be written.
@@ -80,19 +83,21 @@ def write_geojson(
     """
     path = check_target(path, ".geojson", ".json")
     label_key = _result.read_map(adata, key).label_key if label_key is None else label_key
-    classes = obs_column(adata, label_key, "label_key").astype("category")
+    column = obs_column(adata, label_key, "label_key")
+    classes = pd.Categorical(column, _result.label_categories(column))
+    codes, names = classes.codes, adata.obs_names.to_numpy()
     places = _points(adata) if labels is None else _polygons(adata, np.asarray(labels), id_key)
     columns = {name: adata.obs.get(obs_key(key, name)) for name in MEASUREMENTS}
     values = {name: x.to_numpy(np.float64) for name, x in columns.items() if x is not None}
-    styles = _styles(adata, label_key, classes.cat.categories)
+    styles = _styles(adata, label_key, classes.categories)
     with replacing(path) as beside, beside.open("w", encoding="utf-8") as file:
         file.write('{"type": "FeatureCollection", "features": [')
         for i, (row, geometry) in enumerate(places):
             found = {name: x[row].item() for name, x in values.items() if np.isfinite(x[row])}
             properties: dict[str, Any] = {"objectType": "detection", "measurements": found}
-            properties["name"] = str(adata.obs_names[row])
-            if (code := classes.cat.codes.iloc[row]) >= 0:
-                properties["classification"] = styles[code]
+            properties["name"] = str(names[row])
+            if codes[row] >= 0:
+                properties["classification"] = styles[codes[row]]
             feature = {"type": "Feature", "geometry": geometry, "properties": properties}
             file.write(",\n"[i == 0 :] + json.dumps(feature, ensure_ascii=False))
         file.write("]}\n")
@@ -128,24 +133,27 @@ def _polygons(
     if id_key is None:
         id_key = adata.uns.get("spatialdata_attrs", {}).get("instance_key")
         check(id_key is not None, "pass the column with the ids of the cells as id_key", "id_key")
-    ids = pd.to_numeric(obs_column(adata, str(id_key), "id_key"), errors="coerce").to_numpy()
-    fits = bool((ids % 1 == 0).all())
+    column = obs_column(adata, str(id_key), "id_key")
+    numbers = pd.to_numeric(column, errors="coerce")
+    fits = bool(((numbers % 1 == 0) | column.isna()).all())
     check(
         fits, f"obs[{id_key!r}] must hold the ids of the cells, which are whole numbers", "id_key"
     )
+    rows = np.flatnonzero((numbers.fillna(0) != 0).to_numpy())
+    rows = rows[np.argsort(numbers.to_numpy()[rows])]
+    ids = numbers.to_numpy()[rows].astype(np.int64)
     text = f"ids in obs[{id_key!r}] occur twice; pass the cells of one image only"
-    check(len(np.unique(ids)) == len(ids), text, "id_key")
-    # `find_objects` takes the values 1 to n.
-    order = np.argsort(ids)
-    at = np.searchsorted(ids[order], labels).clip(0, len(ids) - 1)
-    is_cell = (ids[order][at] == labels) & (labels != 0)
-    codes = np.where(is_cell, at + 1, 0)
-    if not is_cell.any():
+    check((np.diff(ids) > 0).all(), text, "id_key")
+    # `find_objects` takes the values 1 to n. Strips of the image take little memory.
+    codes, known = np.zeros(labels.shape, np.int32), np.append(ids, 0)
+    for part in gen_batches(len(labels), max(1, N_PIXELS // max(labels.shape[1], 1))):
+        at = np.searchsorted(ids, labels[part])
+        codes[part] = np.where((known[at] == labels[part]) & (labels[part] != 0), at + 1, 0)
+    if not codes.any():
         raise InputError(f"the labels hold none of the ids in obs[{id_key!r}]", "labels")
-    boxes = find_objects(codes)
     return (
-        (int(order[code]), _outline(codes[box] == code + 1, [part.start for part in box]))
-        for code, box in enumerate(boxes)
+        (int(rows[code]), _outline(codes[box] == code + 1, [part.start for part in box]))
+        for code, box in enumerate(find_objects(codes))
         if box is not None
     )
 

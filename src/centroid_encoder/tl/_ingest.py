@@ -35,8 +35,16 @@ from centroid_encoder.tl._check import check_choice, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
-from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
-from centroid_encoder.tl._summary import LEAST_EXPECTED, compared_words
+from centroid_encoder.tl._run import (
+    Callback,
+    Job,
+    Progress,
+    Results,
+    check_not_replaced,
+    from_job,
+    result_key,
+)
+from centroid_encoder.tl._summary import CLUSTERING, LEAST_EXPECTED, compared_words
 
 MissingFeatures = Literal["error", "drop", "estimate"]
 SHIFTED = 0.5
@@ -50,14 +58,20 @@ SHIFT = (
 )
 N_JUDGED, N_VALUES = 10_000, 2 * 10**7
 """Largest number of cells from which an error is expected, and of their values in memory."""
+N_RUNS = 20
+"""Runs of consecutive cells of a file, from which an error is expected."""
 TOO_MANY = 0.15
 """Least expected error for a warning."""
-WRONG = (
-    "about {:.0%} of the labels may be wrong. This is a rough estimate: mean confidence {:.2f}; "
-    "{:.0%} of the labels would change if the mean difference between the query and the training "
-    "cells were removed. It can be a false alarm if the query has few of the classes. Check that "
-    "the query was normalised like the training cells; to remove the difference of batches, "
-    "integrate both before training (Harmony, scVI, scANVI)"
+WRONG = "about {:.0%} of the labels may be wrong, by a rough estimate: {}"
+MOVED = (
+    "so many would change if the mean difference between the query and the training cells were "
+    "removed. Check that the query was normalised like the training cells; to remove the "
+    "difference of batches, integrate both before training (Harmony, scVI, scANVI). It can be a "
+    "false alarm if the query has few of the classes"
+)
+DOUBTED = (
+    "the mean confidence is {:.2f}. min_confidence leaves doubtful cells unassigned, and parents "
+    "gives them a coarser class"
 )
 
 
@@ -211,11 +225,12 @@ def ingest(
 
     If the query has loadings of its own, delete them first (``del query.varm["PCs"]``).
 
-    The expected error is the larger of two shares: one minus the mean confidence, and the share of
-    labels that re-centring would change. Re-centring subtracts the mean of the classes' mean
-    residuals from at most 10,000 of the query's cells, in three rounds; labels and places stay as
-    they are. From 0.15 on, with 50 cells or more, a warning reports it. A query of one or two
-    classes can cause a false alarm.
+    The expected error, of the cells that got a class, is the larger of two shares: one minus the
+    mean confidence, and the share of labels that re-centring would change. Re-centring subtracts
+    the mean of the classes' mean residuals from at most 10,000 of the query's cells, in three
+    rounds; cells of high confidence count more, and classes of few cells less. Labels and places
+    stay as they are. From 0.15 on, with 50 cells or more, a warning reports it. A query of one or
+    two classes can cause a false alarm.
 
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
@@ -260,14 +275,15 @@ def ingest(
     fits = max_novelty == 1 or model.fitted_map.novelty is not None
     check(fits, f"{text} fit_novelty", "max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, origin)
-    source, given = Source(use_rep, layer, use_raw), {}
+    source, given, trained_on = Source(use_rep, layer, use_raw), {}, None
     categories, colors = pd.Index(model.classes_.tolist()), None
     if known is not None:
         stored = _result.read_map(known, key)
         categories, colors = categories_of(known, stored.label_key, categories)
         # The labels of ingested cells are predictions of a map that was trained on other labels.
-        trained_on = stored.params.get("reference_label_key", stored.label_key)
-        given = {"label_key": trained_on, **vars(stored.source)}
+        trained_on = stored.label_key
+        label_of_map = stored.params.get("reference_label_key", trained_on)
+        given = {"label_key": label_of_map, **vars(stored.source)}
         source = stored.source if source == Source() else source
     allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, model, source, allowed)
@@ -279,14 +295,17 @@ def ingest(
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    own_labels, column = None, given.get("label_key") if label_key is None else label_key
-    if column is not None and column != obs_key(key_added, "label"):
-        names = None if label_key is None and column not in adata.obs else obs_column(adata, column)
-        found = categories.get_indexer(() if names is None else names.astype(object))
-        if label_key is not None or 2 * (found >= 0).sum() >= adata.n_obs:
-            text = f"obs[{column!r}] has no class of the map, such as {categories[0]!r}"
-            check((found >= 0).any(), text, "label_key")
-            own_labels = found
+    own_labels, column = None, str(given.get("label_key") if label_key is None else label_key)
+    if label_key is not None:
+        check_not_replaced(label_key, obs_key(key_added, "label"))
+        own_labels = categories.get_indexer(obs_column(adata, label_key).astype(object))
+        text = f"obs[{label_key!r}] has no class of the map, such as {categories[0]!r}"
+        check((own_labels >= 0).any(), text, "label_key")
+    elif column in adata.obs and column != obs_key(key_added, "label"):
+        # Two clusterings have the same names, and have nothing to do with each other.
+        found = categories.get_indexer(obs_column(adata, column).astype(object))
+        is_known = 2 * (found >= 0).sum() >= adata.n_obs and not CLUSTERING.search(column)
+        own_labels = found if is_known else None
     params: dict[str, Any] = {"label_key": obs_key(key_added, "label"), "missing": missing}
     params |= {} if own_labels is None else {"compared_with": column}
     params |= {"n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum())}
@@ -296,9 +315,7 @@ def ingest(
     hierarchy = None
     if parents is not None:
         obs = None if known is None else known.obs
-        names = pd.Index(model.classes_.tolist())
-        of_cells = None if known is None else _result.read_map(known, key).label_key
-        hierarchy = read_parents(parents, names, obs, of_cells)
+        hierarchy = read_parents(parents, pd.Index(model.classes_.tolist()), obs, trained_on)
     cells = replace(cells, all_classes=probabilities or hierarchy is not None)
     more = categories, colors, own_labels, hierarchy, probabilities
     return Ingestion(cells, key_added, notices, origin, params, *more)
@@ -343,54 +360,51 @@ class Ingestion(Job):
         if counts and not matrix.looks_whole(x):
             text = "the map was trained on whole numbers, like counts"
             self.notices.append(f"{text}; {cells.where} holds others")
-        found, n_done = [], 0
+        placed, n_done = np.empty((n, cells.width), np.float32), 0
         for part in placed_chunks(cells, X) if is_dask else cells.placed(X):
-            found.append(part)
+            placed[n_done : n_done + len(part)] = part
             n_done += len(part)
             if callback(Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        placed = np.concatenate(found)
-        self._expect(placed)
         return self._results_of(placed)
 
-    def _expect(self, placed: Placed) -> None:
-        """Estimate how many labels are wrong, from some of the cells; warn if they are many."""
-        cells, map_, confidence = self._cells, self._cells.model.fitted_map, placed[:, -2]
+    def _expect(self, confidence: NDArray[np.floating], assigned: NDArray[np.bool_]) -> None:
+        """Estimate how many of the classes in a mask are wrong; warn if they are many."""
+        cells, map_ = self._cells, self._cells.model.fitted_map
         usable = np.flatnonzero(np.isfinite(confidence))
-        rows = at_most(min(N_JUDGED, N_VALUES // len(map_.standardizer.kept)), usable)
-        if not len(rows):
+        if not assigned.any():
             return
-        z = torch.cat(
-            [
-                map_.standardizer(cells.imputed(in_memory(cells.X[part])).expected(), map_.device)
-                for part in np.split(rows, np.arange(matrix.CHUNK, len(rows), matrix.CHUNK))
-            ]
-        )
-        changed, mean = changed_by_recentring(map_, z), float(confidence[usable].mean())
-        expected = max(changed, 1 - mean)
+        n = min(N_JUDGED, N_VALUES // len(map_.standardizer.kept))
+        rows = at_most(n, usable)
+        if isinstance(cells.X, matrix.Lazy) and n < len(usable):
+            # Random cells would be in all parts of a file.
+            starts = np.linspace(0, len(usable) - n // N_RUNS, N_RUNS).astype(int)
+            rows = usable[np.unique(starts[:, None] + np.arange(n // N_RUNS))]
+        chunks = (in_memory(chunk) for _, chunk in matrix.row_chunks(cells.X, rows))
+        values = (cells.imputed(chunk).expected() for chunk in chunks)
+        z = torch.cat([map_.standardizer(chunk, map_.device) for chunk in values])
+        among = changed_by_recentring(map_, z)[assigned[rows]]
+        changed = float(among.mean()) if len(among) else 0.0
+        doubt = 1 - float(confidence[assigned].mean())
+        expected = max(changed, doubt)
         self._params |= {"expected_error": expected, "changed_by_recentring": changed}
-        if len(usable) >= LEAST_EXPECTED:
+        if assigned.sum() >= LEAST_EXPECTED:
             logger.info("    about %.0f %% of the labels may be wrong", 100 * expected)
             if expected >= TOO_MANY:
-                self.notices.append(WRONG.format(expected, mean, changed))
+                reason = MOVED if changed > doubt else DOUBTED.format(1 - doubt)
+                self.notices.append(WRONG.format(expected, reason))
 
     def _results_of(self, placed: Placed) -> Results:
         key, model, colors = self.key, self._cells.model, self._colors
-        params = {"ingested_from": self.origin, **self._params}
-        classes = pd.Index(model.classes_.tolist())
+        classes, params = pd.Index(model.classes_.tolist()), self._params
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
-        if n_unusable := int(np.isnan(confidence).sum()):
-            text = f"{n_unusable:,} of {len(placed):,} cells are left out: values are missing"
-            if params["missing"] != "drop":
-                text = (
-                    f"{n_unusable} cells are unassigned: they lack more of the map's features than "
-                    f"max_missing={self._cells.max_missing} allows, or have no value"
-                )
-            self.notices.append(text)
+        self._check_usable(np.isfinite(confidence))
         assigned = confidence >= params["min_confidence"]
         if params["max_novelty"] < 1:
             assigned &= novelty <= params["max_novelty"]
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
+        self._expect(confidence, assigned)
+        params = {"ingested_from": self.origin, **self._params}
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
         n_first = placed.shape[1] - model.n_components - 3
@@ -398,19 +412,11 @@ class Ingestion(Job):
         compared, level = self._compared(label), None
         if (hierarchy := self._hierarchy) is not None:
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
-            rows = np.flatnonzero(~assigned & is_known & np.isfinite(confidence))
-            above = hierarchy.lowest(of_classes[rows], params["min_confidence"])
-            rows, above = rows[above >= 0], above[above >= 0]
-            names = [name for name in hierarchy.ancestors if name not in label.categories]
-            label = label.add_categories(names)
-            label[rows] = np.array(hierarchy.ancestors, dtype=object)[above]
-            confidence[rows] = (of_classes[rows] * hierarchy.members.T[above]).sum(axis=1)
-            level = np.where(assigned, 0, -1).astype(np.int8)
-            level[rows] = hierarchy.levels[above]
+            may = ~assigned & is_known & np.isfinite(confidence)
+            label, level = self._coarse(hierarchy, label, may, of_classes, confidence)
             if colors is not None:
+                names = label.categories[len(self._categories) :]
                 colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
-            text = "    %d of %d cells are assigned to a parent of classes"
-            logger.info(text, len(rows), len(placed))
         doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1
         doubted = doubted or not assigned.all()
         if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
@@ -450,6 +456,40 @@ class Ingestion(Job):
             },
             "uns": {key: stored.to_uns(), of_label: colors},
         }
+
+    def _check_usable(self, usable: NDArray[np.bool_]) -> None:
+        """Add a notice on cells that have no place."""
+        n_unusable, n = int((~usable).sum()), len(usable)
+        if n_unusable and self._params["missing"] == "drop":
+            self.notices.append(f"{n_unusable:,} of {n:,} cells are left out: values are missing")
+        elif n_unusable:
+            self.notices.append(
+                f"{n_unusable} cells are unassigned: they lack more of the map's features than "
+                f"max_missing={self._cells.max_missing} allows, or have no value"
+            )
+
+    def _coarse(
+        self,
+        hierarchy: Hierarchy,
+        label: pd.Categorical,
+        may: NDArray[np.bool_],
+        of_classes: Placed,
+        confidence: NDArray[np.floating],
+    ) -> tuple[pd.Categorical, NDArray[np.int8]]:
+        """Give the cells in a mask the lowest parent that is sure, and its probability.
+
+        Returns the (n_obs,) labels and their levels; the (n_obs,) `confidence` is changed.
+        """
+        level, rows = np.where(label.codes >= 0, 0, -1).astype(np.int8), np.flatnonzero(may)
+        above = hierarchy.lowest(of_classes[rows], self._params["min_confidence"])
+        rows, above = rows[above >= 0], above[above >= 0]
+        logger.info("    %d of %d cells are assigned to a parent", len(rows), len(may))
+        names = [name for name in hierarchy.ancestors if name not in label.categories]
+        label = label.add_categories(names)
+        label[rows] = np.array(hierarchy.ancestors, dtype=object)[above]
+        level[rows] = hierarchy.levels[above]
+        confidence[rows] = (of_classes[rows] * hierarchy.members.T[above]).sum(axis=1)
+        return label, level
 
     def _compared(self, label: pd.Categorical) -> pd.DataFrame | None:
         """Count the cells of each class that have a label, and those that got another class."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.tl._check import check_known, entry_of
+from centroid_encoder.tl._result import UNASSIGNED
 
 Level: TypeAlias = "str | Mapping[str, str]"
 Parents: TypeAlias = "Level | Sequence[Level]"
@@ -100,14 +101,15 @@ def read_parents(
 
     Raises an InputError for unknown names, for a child with two parents, and for a circle.
     """
-    is_one = isinstance(parents, str | Mapping)
+    is_one = isinstance(parents, str | Mapping | pd.Series)
     fits = is_one or (np.iterable(parents) and len(parents) > 0)
     check(fits, f"parents must be columns or mappings; got {parents!r}", "parents")
     given, found = [parents] if is_one else list(parents), dict[Any, Any]()
     below: Any = label_key
     known = set(classes)
     for level in given:
-        if isinstance(level, Mapping):
+        if isinstance(level, Mapping | pd.Series):
+            level = {child: parent for child, parent in level.items() if not pd.isna(parent)}
             pairs = list(level.items())
             known |= set(level.values())
             for child in level:
@@ -128,6 +130,10 @@ def read_parents(
             if other != parent:
                 two = f"{child!r} is under two parents, {other!r} and {parent!r}"
                 raise InputError(f"{two}; each class needs one", "parents")
+    text = "parents needs names that are text: convert the classes and the parents to strings"
+    check(all(isinstance(x, str) for x in (*classes, *found, *found.values())), text, "parents")
+    text = f"a parent must not be called {UNASSIGNED!r}"
+    check(UNASSIGNED not in found.values(), text, "parents")
     hierarchy = Hierarchy(classes, found)
     check(hierarchy.ancestors, "parents holds no parent of a class of the map", "parents")
     return hierarchy

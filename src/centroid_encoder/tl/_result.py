@@ -143,11 +143,6 @@ class StoredMap(Stored):
         return found
 
     @property
-    def parent_of(self) -> dict[str, str]:
-        """Parents of classes, and of parents, that `tl.ingest` may have predicted."""
-        return {} if self.parents is None else dict(self.parents.itertuples(index=False))
-
-    @property
     def ingested_from(self) -> str | None:
         """Name of the reference after `tl.ingest`; None for the cells of the training."""
         return None if self.history is not None else self.params.get("ingested_from")
@@ -387,6 +382,8 @@ class Result:
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out or not judged."""
     split: pd.Series
     """One of `SPLITS` for every cell; after `ingest` ``"query"``; missing for cells left out."""
+    unassigned: NDArray[np.bool_]
+    """(n_obs,) mask of the ingested cells that got no class, and no parent of classes."""
     categories: pd.Index
     """Categories of the label column, to which the colours in ``uns`` belong."""
 
@@ -486,18 +483,18 @@ def read_result(
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     # Labels may have been removed since the training.
     no_label = labels.isna() | (labels == stored.params.get("unlabeled_category"))
-    coarse = [UNASSIGNED, *stored.parent_of.values()]
-    known = (codes >= 0) | no_label | (query & labels.isin(coarse))
+    # The labels of ingested cells are predictions, and may be parents of classes.
+    known = (codes >= 0) | no_label | query
     check_classes(labels[labeled & ~known & (not changed)], label_key, "centroid_encoder")
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
+    unassigned = query & (found.isna() | (found == UNASSIGNED))
     categories = label_categories(adata.obs[label_key])
     if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
         # A subset of the cells may lack classes whose colours are in `uns`.
         unlabeled = stored.params.get("unlabeled_category", classes[0])
         categories = pd.Categorical([*categories, *classes, unlabeled]).categories
-    return Result(
-        key, stored, classes, stored.centers[order], embedding, codes, predicted, split, categories
-    )
+    of_cells = embedding, codes, predicted, split, unassigned.to_numpy()
+    return Result(key, stored, classes, stored.centers[order], *of_cells, categories)
 
 
 def read_map(adata: AnnData, key: str) -> StoredMap:

@@ -229,11 +229,15 @@ def _write(adata: AnnData, results: Results) -> None:
             is_new = isinstance(value, pd.Categorical) and name in target.obs
             if is_new and not value.categories.equals(label_categories(target.obs[name])):
                 target.uns.pop(colors_key(name), None)  # colours of other categories
+        is_own = any(
+            value is not None and name in before[-1] for name, value in results["uns"].items()
+        )
         for slot, entries in results.items():
             for name, value in entries.items():
                 if value is not None:
                     getattr(target, slot)[name] = value
-                elif name in getattr(target, slot):
+                elif name in getattr(target, slot) and (is_own or slot == "uns"):
+                    # A part of an earlier result of the same name.
                     del getattr(target, slot)[name]
         for stored in results["uns"].values():
             params = stored.get("params", {}) if isinstance(stored, Mapping) else {}

@@ -113,13 +113,15 @@ def doubt_words(errors: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def expected_words(stored: _result.StoredMap, n: int) -> str:
-    """Return how many of n new cells differ from their labels, or how many may be wrong."""
+    """Return how many of n new cells differ from their labels; if few, how many may be wrong."""
+    words, error = [], stored.params.get("expected_error", np.nan)
     if stored.compared is not None:
-        return compared_words(stored.params, stored.compared)
-    error = stored.params.get("expected_error", np.nan)
-    if n < LEAST_EXPECTED or np.isnan(error):
-        return ""
-    return f"about {100 * error:.0f} % may be wrong" if error >= 0.01 else "under 1 % may be wrong"
+        words.append(compared_words(stored.params, stored.compared))
+    is_known = stored.compared is not None and stored.compared["n"].sum() >= LEAST_EXPECTED
+    if not is_known and n >= LEAST_EXPECTED and not np.isnan(error):
+        share = f"about {100 * error:.0f} %" if error >= 0.01 else "under 1 %"
+        words.append(f"{share} may be wrong")
+    return ", ".join(words)
 
 
 def compared_words(params: Mapping[str, Any], table: pd.DataFrame) -> str:
@@ -309,6 +311,10 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     ]
     if quality["n_unjudged"]:
         sentences[0] += f" {unjudged_words(quality)}: no other training cell has their class."
+    if validated.levels is not None:
+        levels = validated.levels[["voronoi_error", "n_classes"]].itertuples(index=False)
+        shares = ", ".join(f"{_percent(share)} with {n}" for share, n in levels)
+        sentences.append(f"Errors at the levels of parents, by their number of names: {shares}.")
     poor = per_class[per_class[error] > POOR].sort_values(error, ascending=False)
     if len(poor):
         names = ", ".join(

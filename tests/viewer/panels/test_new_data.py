@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
@@ -254,3 +255,34 @@ def test_cells_without_some_features_have_a_way_into_the_map(
     panel.table_box.choose(table)
     send(widget)
     assert [x.text() for x in shown_cures(panel)] == ["Estimate the values"] * (n_absent == 4)
+
+
+def test_doubtful_cells_get_a_parent(widget, send, cells, others):
+    """The columns that group the classes of the map are offered."""
+    names = cells.obs["cell_type"].cat.categories
+    groups = dict(zip(names, ["ab", "ab", *names[2:]], strict=True))
+    cells.obs["group"] = pd.Categorical(cells.obs["cell_type"].map(groups))
+    cells.obs["donor"] = pd.Categorical(np.arange(cells.n_obs) % 2)
+    panel = widget.new_data
+    widget.session.read()
+    panel._offered = None, ""
+    panel.offer()
+    assert list(panel.parents.choices) == ["", "group"]
+    panel.parents.value = "group"
+    panel.confidence.value = 0.9
+    send(widget)
+    assert "ab" in set(others.obs["ce_label"])
+    expected = others.copy()
+    ce.tl.ingest(expected, cells, min_confidence=0.9, parents="group", progress=False)
+    assert (expected.obs["ce_label"].astype(str) == others.obs["ce_label"].astype(str)).all()
+
+
+def test_new_cells_with_labels_are_reviewed(widget, send, cells, others):
+    others.obs["cell_type"] = [f"type {i % 3}" for i in range(150)]
+    send(widget)
+    differs = others.obs["ce_label"].astype(str) != others.obs["cell_type"]
+    n = int(differs.sum())
+    assert 0 < n < 150
+    text = f"150 cells placed, {n} of 150 differ from cell_type"
+    assert widget.map.canvas.title.text() == text
+    assert len(widget.misplaced.model.table) == n

@@ -1,5 +1,6 @@
 """The dialogs of Save: Enter writes a file of the proposed name, which can be read."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication, QComboBox, QFileDialog, QLineEdit, QWidget
@@ -68,6 +70,7 @@ def widget(viewer, open_widget, cells, embed, image_of) -> CentroidEncoderWidget
         ("Image and map as", "image_and_map.png", plt.imread),
         ("Reliability page as", "reliability.png", plt.imread),
         ("Numbers of cells", "composition.csv", pd.read_csv),
+        ("Classes and outlines", "cells.geojson", Path.read_text),
         ("Labels given by hand", "labels.csv", pd.read_csv),
     ],
 )
@@ -127,3 +130,18 @@ def test_a_name_ends_as_the_chosen_kind_of_file_does(folder, qtbot, default, cha
     qtbot.addWidget(parent)
     enter(qtbot, lambda: ask_name(parent, default, TABLES, found.append), change)
     assert found == [folder / expected]
+
+
+def test_outlines_of_a_visible_image(qtbot, widget, folder):
+    row, adata = widget.save_row, widget.session.adata
+    enter(qtbot, row.save_outlines_action.trigger)
+    qtbot.waitUntil(lambda: row.task is None, timeout=60_000)
+    features = json.loads((folder / "cells.geojson").read_text())["features"]
+    names = {one["properties"]["name"] for one in features}
+    assert names == set(adata.obs_names[adata.obs["image"] == "A"])
+    shown = widget.session.class_colors
+    for one in features:
+        label = adata.obs.loc[one["properties"]["name"], "cell_type"]
+        found = one["properties"]["classification"]
+        assert found["name"] == label
+        assert found["color"] == [round(255 * part) for part in to_rgb(shown[label])]

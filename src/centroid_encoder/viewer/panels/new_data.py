@@ -126,9 +126,9 @@ class NewDataPanel(JobPanel):
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
+        if self.parents.value and not self.confidence.value:
+            self.confidence.value = SURE  # Otherwise every cell gets a class.
         chosen = self.form.arguments(INGEST) | names | arguments
-        if "parents" in chosen:
-            chosen.setdefault("min_confidence", SURE)
         call = Call("ingest", str(stored["label_key"]), chosen)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
@@ -159,7 +159,7 @@ class NewDataPanel(JobPanel):
         if session.result is not None:
             session.finished.emit("ingest")
             placed = session.result.embedded
-            n = int((session.result.predicted[placed] < 0).sum())
+            n = int(session.result.unassigned[placed].sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(
                 f"{placed.sum():,} cells placed in the map of {reference.name}{unassigned}. "
@@ -214,10 +214,9 @@ def parent_columns(session: Session) -> list[str]:
     if adata is None or result is None or result.label_key not in adata.obs:
         return []
     labels, found = adata.obs[result.label_key], []
-    for name, column in adata.obs.items():
-        is_text = isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == object
-        if name != result.label_key and is_text and 1 < column.nunique() < len(result.classes):
+    for name, column in adata.obs.select_dtypes("category").items():
+        if name != result.label_key and 1 < len(column.cat.categories) < len(result.classes):
             pairs = pd.DataFrame({"class": labels, "parent": column}).dropna().drop_duplicates()
-            if not pairs["class"].duplicated().any():
+            if not pairs.loc[pairs["class"].isin(result.classes), "class"].duplicated().any():
                 found.append(str(name))
     return found

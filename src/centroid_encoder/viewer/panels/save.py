@@ -22,7 +22,9 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl, tl
 from centroid_encoder.errors import InputError
-from centroid_encoder.tables import UnwritableError, check_writable, snapshot, unpacked
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.tables import UnwritableError, check_writable, colors_key, snapshot, unpacked
+from centroid_encoder.tl._result import label_categories
 from centroid_encoder.viewer.data.ids import pixels
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
@@ -180,18 +182,24 @@ class SaveRow(QWidget):
                 plt.close(figure)
 
     def save_outlines(self, path: Path) -> None:
-        """Write the classes and outlines of the cells of a visible image in a thread."""
-        session, key = self._session, self._session.key
-        if (adata := session.adata) is None:
+        """Write the classes and outlines of the cells of a visible image in a thread.
+
+        Without such an image, the cells of the table are points.
+        """
+        session, key, label_key = self._session, self._session.key, self._session.shown_labels
+        if (adata := session.adata) is None or label_key is None:
             return
-        part = AnnData(obs=adata.obs.copy(), uns=adata.uns, obsm=dict(adata.obsm))
-        image: Any = None
-        more: dict[str, Any] = {"label_key": session.shown_labels, "key": key}
+        # Those of parents are in the table only.
+        colors = label_colors(adata, label_key) | session.class_colors
+        shown = [colors[name] for name in label_categories(adata.obs[label_key])]
+        uns = {key: adata.uns[key], colors_key(label_key): shown}
+        part, image = AnnData(obs=adata.obs.copy(), uns=uns, obsm=dict(adata.obsm)), None
+        more: dict[str, Any] = {"label_key": label_key, "key": key}
         for link, join in session.catalog.joins.items():
             if isinstance(link.layer, Labels) and link.layer.visible and join.n_joined:
                 image, rows = pixels(link.layer), np.flatnonzero(join.joined)
                 obs = adata.obs.iloc[rows].assign(**{ID: join.ids[rows]})
-                part, more = AnnData(obs=obs, uns=adata.uns), more | {"id_key": ID}
+                part, more = AnnData(obs=obs, uns=uns), more | {"id_key": ID}
                 break
         write = partial(tl.write_geojson, part, image, path, **more)
         self._write(lambda _: write(), f"Saved {path.name}.")
