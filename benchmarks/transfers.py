@@ -2,6 +2,7 @@
 
     python -m benchmarks.transfers             # all transfers, to benchmarks/results/transfers.csv
     python -m benchmarks.transfers --summary   # the tables of that file again
+    python -m benchmarks.transfers --parents   # cells that a coarser class saves
 
 A transfer has a reference on which a map is trained, and a query that is ingested. They are
 technologies of one data set, or two random parts of one. In the second case, the query is changed:
@@ -173,6 +174,42 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).set_index("formula").round(2)
 
 
+def parents() -> None:
+    """Place each technology in maps of the two others, with and without parents of the classes."""
+    adata = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")
+    sizes = adata.obs["cell_type"].value_counts()
+    adata = adata[adata.obs["cell_type"].isin(sizes.index[sizes >= 20])].copy()
+    adata.obs = adata.obs[["cell_type", "cell_type_broad", "donor"]].astype(str).astype("category")
+    rows = []
+    for donor in adata.obs["donor"].cat.categories:
+        is_query = adata.obs["donor"] == donor
+        for seed in range(N_SEEDS):
+            reference = adata[~is_query].copy()
+            ce.tl.centroid_encoder(reference, "cell_type", random_state=seed, progress=False)
+            for least in (0.5, 0.8, 0.9):
+                for column in (None, "cell_type_broad"):
+                    query = adata[is_query].copy()
+                    given: dict[str, Any] = {
+                        "min_confidence": least,
+                        "parents": column,
+                        "progress": False,
+                    }
+                    ce.tl.ingest(query, reference, **given)
+                    label, obs = query.obs["ce_label"].astype(str), query.obs
+                    level = obs.get("ce_level", pd.Series(0, obs.index)).where(
+                        label != "unassigned", -1
+                    )
+                    truth = obs["cell_type"].astype(str).where(level < 1, obs["cell_type_broad"])
+                    wrong, coarse = label[level >= 0] != truth[level >= 0], level == 1
+                    row = {"least": least, "parents": column or "none"}
+                    row |= {"unassigned": 100 * (level < 0).mean(), "error": 100 * wrong.mean()}
+                    row |= {"with a parent": 100 * coarse.mean()}
+                    row["their confidence"] = 100 * obs.loc[coarse, "ce_confidence"].mean()
+                    row["right"] = 100 * (label == truth)[coarse].mean()
+                    rows.append(row)
+    print(pd.DataFrame(rows).groupby(["least", "parents"]).mean().round(1).to_string())
+
+
 def main() -> None:
     """Measure what the file does not have yet, and print the tables."""
     parser = argparse.ArgumentParser(
@@ -180,8 +217,12 @@ def main() -> None:
     )
     parser.add_argument("--summary", action="store_true", help="only print the tables of the file")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="CSV file to write")
+    parser.add_argument("--parents", action="store_true", help="measure parents of classes")
     arguments = parser.parse_args()
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
+    if arguments.parents:
+        parents()
+        return
     path = arguments.output
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
     done = {(row["set"], row["seed"]) for row in rows}
