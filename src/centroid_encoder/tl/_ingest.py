@@ -189,7 +189,8 @@ def ingest(
             ``centers`` and ``model`` of the reference, so that the query can be a reference as
             well. If labels are compared, ``compared`` has the number of cells of each class,
             and of those that got another class; ``compared_with`` among the ``params`` is their
-            column. `misplaced` lists the cells.
+            column. `misplaced` lists the cells. With `parents`, ``parents`` has the pairs of
+            ``child`` and ``parent``.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
             Colours of the classes, if the reference has some; others are deleted.
 
@@ -295,7 +296,8 @@ def ingest(
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    own_labels, column = None, str(given.get("label_key") if label_key is None else label_key)
+    own_labels = None
+    column = str(given.get("label_key", "") if label_key is None else label_key)
     if label_key is not None:
         check_not_replaced(label_key, obs_key(key_added, "label"))
         own_labels = categories.get_indexer(obs_column(adata, label_key).astype(object))

@@ -115,7 +115,7 @@ def read_parents(
             for child in level:
                 check_known(child, known, f"parents has {child!r}, which is no class", "parents")
         else:
-            text = "parents must be a mapping from classes, since the reference has no cells"
+            text = "the reference has no cells with labels; pass a mapping from classes to parents"
             check(obs is not None and below in obs, text, "parents")
             assert obs is not None
             column = entry_of(obs, level, "obs", "parents", "column ")
