@@ -286,3 +286,13 @@ def test_new_cells_with_labels_are_reviewed(widget, send, cells, others):
     text = f"150 cells placed, {n} of 150 differ from cell_type"
     assert widget.map.canvas.title.text() == text
     assert len(widget.misplaced.model.table) == n
+
+
+def test_a_sample_that_differs_is_reported(widget, send, others):
+    others.X = others.X + 2 * np.random.default_rng(0).normal(size=others.n_vars)
+    send(widget)
+    assert "of the labels may be wrong" in widget.message.text()
+    expected = others.uns["ce"]["params"]["expected_error"]
+    assert expected > 0.15
+    text = f"150 cells placed, about {100 * expected:.0f} % may be wrong"
+    assert widget.map.canvas.title.text() == text
