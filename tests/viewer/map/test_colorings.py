@@ -49,7 +49,7 @@ def session_of(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> 
     session = Session()
     session.catalog.choose(session.catalog.add(adata, "cells"))
     session.choose_labels("cell_type")
-    session.key, session.regions = key, regions
+    session.set(key=key, regions=regions)
     session.read()
     return session
 
