@@ -10,10 +10,11 @@ import pytest
 from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
+from qtpy.QtCore import Qt
 
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import marked, seen_colors, texts
+from tests.viewer.seen import marked, seen_colors
 
 
 @pytest.fixture

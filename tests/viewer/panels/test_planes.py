@@ -35,7 +35,7 @@ def test_without_labels_the_components_are_shown(open_widget, unlabelled, qtbot)
     widget = open_widget()
     widget.show_table(unlabelled)
     qtbot.waitUntil(lambda: len(places(widget)) == unlabelled.n_obs)
-    expected = PCA(2).fit_transform(scale(unlabelled.X))
+    expected = PCA(2).fit_transform(scale(unlabelled.X.astype(float)))
     for own, other in zip(places(widget).T, expected.T, strict=True):
         assert abs(np.corrcoef(own, other)[0, 1]) > 0.999
     assert widget.map.canvas.title.text().endswith("made without labels: no error is known")
