@@ -87,6 +87,7 @@ class Catalog:
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
+        self._without_variables: list[Table] = []
         self.table: Table | None = None
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
@@ -225,7 +226,12 @@ class Catalog:
         n_columns = 0 if chosen is None else chosen.adata.obs.shape[1]
         for image in (x for x in self._all if isinstance(x, Image) and x not in self._masks):
             self._masks[image] = as_mask(image)
-        self.tables = find_tables(self._all, before)
+        found = find_tables(self._all, [*before, *self._without_variables])
+        # They are kept, since it takes long to make them of many cells.
+        self._without_variables = [
+            x for x in found if x.origin == "features" and not x.adata.n_vars
+        ]
+        self.tables = [table for table in found if table not in self._without_variables]
         new = [table for table in self.tables if table.layer not in held]
         was_of_layer = chosen is not None and chosen.origin not in ("file", "notebook")
         if chosen not in self.tables:

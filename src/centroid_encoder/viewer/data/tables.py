@@ -95,7 +95,7 @@ class Table:
 def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the known tables, in the order of `Origin`.
 
-    An AnnData that is in several places gives one table, with the first layer that can show its
+    Features without measurements give tables without variables. An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object. It also stays if its layer was removed; one of
     features, or one that its layer no longer holds, stays only with unsaved results.
     """
@@ -150,9 +150,7 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
     if isinstance(layer, CellLayer) and len(layer.features.columns):
-        table = _of_features(layer, known)
-        if table.adata.n_vars:
-            yield table
+        yield _of_features(layer, known)
 
 
 def _of_features(layer: CellLayer, known: list[Table]) -> Table:

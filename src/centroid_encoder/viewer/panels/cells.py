@@ -67,7 +67,7 @@ class CellsPanel(QWidget):
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.colors = QWidget()
-        row = side_by_side(QLabel("Colour by"), (self.color_box, 1), (self.gate, 1))
+        row = side_by_side(QLabel("Colour by"), (self.color_box, 2), (self.gate, 3))
         column(self.colors, row, self.color_text)
         self.images = QTabBar()
         """The images of the table; the parent lays it out."""

@@ -21,6 +21,8 @@ QSlider::groove:horizontal {{
 }}
 QRangeSlider {{ qproperty-barColor: transparent; }}
 """
+WIDTH = 60
+"""Width of a number in pixels."""
 N_STOPS = 6
 DIGITS = 3
 """Significant digits of the numbers at the ends of a scale from 0 to 1."""
@@ -49,6 +51,7 @@ class Gate(QWidget):
         for box in self.boxes:
             box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
             box.setKeyboardTracking(False)
+            box.setFixedWidth(WIDTH)
             box.valueChanged.connect(self._on_typed)
         self.slider.valueChanged.connect(self._on_moved)
         low, high = self.boxes
