@@ -258,6 +258,21 @@ def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(viewer, shown, q
     assert not joined
 
 
+def test_a_large_stack_is_compared_in_a_thread(open_on, table, viewer, qtbot, monkeypatch):
+    widget = open_on(table)
+    monkeypatch.setattr("centroid_encoder.viewer.data.ids.MAX_PIXELS_AT_ONCE", 10)
+    layer = viewer.layers["nuclei"]
+    join = widget.catalog.join
+    # napari has redrawn it, but the pixels are the same.
+    layer.refresh()
+    qtbot.wait(500)
+    assert widget.catalog.join is join
+    item = int(table.obs["cell_id"].iloc[0])
+    layer.data[layer.data == item] = 0
+    layer.refresh()
+    qtbot.waitUntil(lambda: widget.catalog.join.n_joined == table.n_obs - 1)
+
+
 @pytest.mark.parametrize("act", ["select", "label", "color"])
 def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, shown, act, qtbot):
     widget, layer, adata = shown

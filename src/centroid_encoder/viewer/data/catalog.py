@@ -70,6 +70,9 @@ class Catalog:
     read_later
         Function that reads the ids of a large or lazy layer into a future in a thread and then
         calls `take_ids`. If it is None, the catalog reads them at once.
+    check_later
+        Function that computes the checksum of a large layer in a thread, and calls `forget` if it
+        is not the given one.
     together
         Context in which several events follow one another, so that all can be handled at its end.
     """
@@ -92,6 +95,7 @@ class Catalog:
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
+        self.check_later: Callable[[Labels, int], None] | None = None
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
@@ -436,9 +440,18 @@ class Catalog:
             read = self._ids[layer]
             if read.done() and read.exception() is None:
                 self._redrawn.discard(layer)
-                if read.result().checksum != checksum(pixels(layer)):
+                known = read.result().checksum
+                # napari also redraws a stack for another plane.
+                if self.check_later is not None and is_slow(layer):
+                    self.check_later(layer, known)
+                elif known != checksum(pixels(layer)):
                     del self._ids[layer]
         return layer not in self._ids
+
+    def forget(self, layer: Labels) -> None:
+        """Read the ids of a layer again, whose pixels have changed in place."""
+        self._ids.pop(layer, None)
+        self.join_again()
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
         """Return the ids of a layer, or None while a thread reads them; cached until it changes."""

@@ -95,9 +95,10 @@ class Table:
 def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the known tables, in the order of `Origin`.
 
-    Features without measurements give tables without variables. An AnnData that is in several places gives one table, with the first layer that can show its
+    An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object. It also stays if its layer was removed; one of
-    features, or one that its layer no longer holds, stays only with unsaved results.
+    features, or one that its layer no longer holds, stays only with unsaved results. Features
+    without measurements give tables without variables.
     """
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
