@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -69,6 +70,8 @@ class Catalog:
     read_later
         Function that reads the ids of a large or lazy layer into a future in a thread and then
         calls `take_ids`. If it is None, the catalog reads them at once.
+    together
+        Context in which several events follow one another, so that all can be handled at its end.
     """
 
     listed = Signal()
@@ -88,6 +91,7 @@ class Catalog:
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
+        self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
         self._cells: pd.Index | None = None
@@ -193,10 +197,11 @@ class Catalog:
     def open(self, adata: AnnData, name: str, *, path: Path | None = None) -> None:
         """Add an AnnData, and choose it; it may be one that is chosen and has changed."""
         is_new = all(table.adata is not adata for table in self.tables)
-        table = self.add(adata, name, path=path)
-        # A first table was chosen when it was added, and joining takes long with many cells.
-        if not is_new or self.table is not table:
-            self.choose(table)
+        with self.together():
+            table = self.add(adata, name, path=path)
+            # A first table was chosen when it was added, and joining takes long with many cells.
+            if not is_new or self.table is not table:
+                self.choose(table)
 
     def choose_roles(self, roles: Mapping[str, Role]) -> None:
         """Give columns of the chosen table other roles; raise an InputError if they do not fit."""
@@ -211,6 +216,10 @@ class Catalog:
 
     def refresh(self) -> None:
         """Search for tables again; keep the choices whose tables and layers still exist."""
+        with self.together():
+            self._refresh()
+
+    def _refresh(self) -> None:
         chosen, before, held = self.table, self.tables, [table.layer for table in self.tables]
         layer = None if chosen is None else chosen.layer
         n_columns = 0 if chosen is None else chosen.adata.obs.shape[1]
@@ -250,8 +259,9 @@ class Catalog:
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
         self._image_column = self._find_image_column()
-        self.table_changed.emit(True)
-        self.join_again()
+        with self.together():
+            self.table_changed.emit(True)
+            self.join_again()
 
     def check_cells(self) -> bool:
         """Return whether the table still has the cells that it was shown with; else show it again.
