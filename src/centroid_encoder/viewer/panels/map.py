@@ -181,7 +181,7 @@ class MapPanel(QWidget):
 
     @property
     def _plane_shown(self) -> Plane | None:
-        """The plane that is drawn in place of a map: the chosen one, or one for want of a map."""
+        """The plane that is drawn in place of a map: the chosen one, or one where there is no map."""
         session, now = self._session, self._session.state
         if now.plane is not None or now.adata is None or now.frame is not None:
             return now.plane if now.frame is None else None

@@ -6,7 +6,6 @@ import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import PCA, TruncatedSVD
 
 from centroid_encoder.errors import check
 from centroid_encoder.pl._values import read_values
@@ -63,6 +62,9 @@ def components(adata: AnnData) -> NDArray[np.floating]:
 
     Cells with missing values have none.
     """
+    # Imported here, since it is slow.
+    from sklearn.decomposition import PCA, TruncatedSVD
+
     X = adata.X
     if sparse.issparse(X):
         return np.asarray(TruncatedSVD(2, random_state=0).fit_transform(X))

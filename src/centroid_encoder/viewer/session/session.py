@@ -72,7 +72,7 @@ class Session:
     catalog
         Tables and layers: those that exist and those that are chosen.
     state
-        What is shown.
+        The choices of the user, and what was read for them.
     """
 
     def __init__(self, layers: LayerList | None = None) -> None:

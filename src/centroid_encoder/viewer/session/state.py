@@ -68,7 +68,7 @@ class State:
     """The `Training` of the table that runs, its live `Frame` and its label column; None before the
     first frame, and once the result was read."""
     plane: Plane | None = None
-    """What is drawn in place of the map."""
+    """A picture without labels that is drawn in place of the map."""
     components: NDArray[np.floating] | None = None
     """(n_obs, 2) first principal components, once they were computed."""
     regions: Regions | None = "voronoi"
