@@ -186,7 +186,7 @@ def _scaled(values: ArrayLike, low: float, high: float, *, reverse: bool = False
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
     shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
-    bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
+    bar = "".join(f'<span style="color:{color}">█</span>' for color in colors[::2])
     meaning = f"{_short(low)} {bar} {_short(high)}"
     return Colors(codes, colors, meaning, values, is_shown)
 

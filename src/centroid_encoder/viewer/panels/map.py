@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
@@ -271,7 +272,8 @@ def describe(session: Session, row: int, result: Result | None) -> list[str]:
     lines = [str(obs.index[row])]
     if label_key in obs:
         column = session.corrected(label_key)
-        lines.append(f"{column}: {obs[column].iloc[row]}")
+        label = obs[column].iloc[row]
+        lines.append(f"{column}: {'no label' if pd.isna(label) else label}")
     if result is not None and session.drawn_adata is not None:
         obs, code = session.drawn_adata.obs, result.predicted[row]
         lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")

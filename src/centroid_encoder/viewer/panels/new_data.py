@@ -23,7 +23,6 @@ from centroid_encoder.viewer.panels.fields import (
     button,
     form_layout,
     offer,
-    page,
     side_by_side,
     sources,
 )
@@ -47,7 +46,10 @@ ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 
 
 class NewDataPanel(JobPanel):
-    """Places the cells of another table in the map; the parent lays out `form`, its settings."""
+    """Places the cells of another table in the map.
+
+    The parent lays out `form`, its settings, and `opening`, `progress`, `message` and `cures`.
+    """
 
     cures_of: ClassVar[dict[str, dict[str, dict[str, object]]]] = {
         "missing": {
@@ -88,7 +90,7 @@ class NewDataPanel(JobPanel):
         row = side_by_side(QLabel("New cells"), (self.table_box, 1), self.open_button)
         row.addWidget(self.map_button)
         row.addStretch()
-        page(self, row, self.opening, self.progress, self.message, self.cures)
+        self.setLayout(row)
         session.shown_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()

@@ -84,7 +84,7 @@ class QueuePanel(QWidget):
         self.confidence_box.setAccessibleName("Least confidence")
         least = QLabel("from confidence"), self.confidence_box
         applying = self.agree_button, self.apply_button, *least
-        column(self, self.text, self.strip, side_by_side(*applying))
+        column(self, self.strip, self.text, side_by_side(*applying))
         keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
         self.strip.clicked.connect(self._on_picture)
         session.shown_changed.connect(self._on_shown)
