@@ -63,8 +63,10 @@ def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells):
     expected = ce.tl.misplaced(cells.adata)
     assert len(expected) > 3
     assert cells.column("cell") == list(expected.index)
-    for name in ("label", "region", "split"):
+    for name in ("label", "region"):
         assert cells.column(name) == expected[name].tolist()
+    words = {"train": "training", "test": "held out", "unused": "unused"}
+    assert cells.column("split") == [words[split] for split in expected["split"]]
     assert cells.column("depth") == [f"{depth:.2f}" for depth in expected["depth"]]
     heads = [cells.model.headerData(i, Qt.Orientation.Horizontal) for i in range(5)]
     assert heads == ["cell", "label", "lies in", "split", "depth"]

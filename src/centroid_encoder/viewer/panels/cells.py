@@ -67,8 +67,11 @@ class CellsPanel(QWidget):
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.colors = QWidget()
-        row = side_by_side(QLabel("Colour by"), (self.color_box, 2), (self.gate, 3))
-        column(self.colors, row, self.color_text)
+        # The row keeps its height, and so the map its size; a long legend is in the tooltip, too.
+        self.color_text.setStyleSheet("font-size: 10px")
+        self.colors.setFixedHeight(self.color_box.sizeHint().height())
+        box = (self.color_box, 3), (self.color_text, 4), (self.gate, 4)
+        self.colors.setLayout(side_by_side(QLabel("Colour by"), *box))
         self.images = QTabBar()
         """The images of the table; the parent lays it out."""
         self.images.setAccessibleName("Images")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtGui import QColor, QIcon, QPixmap, QResizeEvent
+from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QColorDialog,
     QInputDialog,
@@ -26,7 +26,7 @@ from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.tl._result import SELECTIONS
 from centroid_encoder.viewer.data.columns import name_of
-from centroid_encoder.viewer.panels.fields import column
+from centroid_encoder.viewer.panels.fields import side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
@@ -38,7 +38,7 @@ TIP = (
     "double click shows the class alone. Untick a class to hide it. A right click opens a menu: "
     "colour, name, image …"
 )
-MAX_HEIGHT = 64
+HEIGHT = 52
 """Height of three lines of classes in pixels; more classes are scrolled."""
 
 
@@ -67,7 +67,9 @@ class ClassList(QWidget):
         self.image: object = None
         """The image whose cells are counted; None for all images."""
         self.image_text = Message()
-        column(self, self.view, self.image_text)
+        # The map keeps its size, whatever the number of classes is.
+        self.view.setFixedHeight(HEIGHT)
+        self.setLayout(side_by_side((self.view, 3), (self.image_text, 1)))
         session.show_in(self.show_state)
         self._on_classes()
 
@@ -111,7 +113,7 @@ class ClassList(QWidget):
         if not same and self._session.state.hidden:
             # Other classes are all visible at first.
             self._session.set(hidden=frozenset())
-        self.setVisible(bool(rows))
+        self.setVisible(self._session.adata is not None)
         self._show()
 
     def select(self, rows: Iterable[int]) -> None:
@@ -199,18 +201,6 @@ class ClassList(QWidget):
         if is_given:
             self._session.change_labels(partial(Labeling.set_key, name=one.name, key=key))
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Take the height of the lines that the classes need at this width."""
-        super().resizeEvent(event)
-        self._fit()
-
-    def _fit(self) -> None:
-        self.view.doItemsLayout()
-        # Not `contentsSize`, which PyQt6 keeps protected.
-        last, above = self.view.item(self.view.count() - 1), self.view.verticalScrollBar().value()
-        height = self.view.visualItemRect(last).bottom() + above + 6 if last is not None else 0
-        self.view.setFixedHeight(min(max(height, 22), MAX_HEIGHT))
-
     def _show(self) -> None:
         hidden = self._session.state.hidden
         with signals_blocked(self.view):
@@ -230,7 +220,6 @@ class ClassList(QWidget):
                 item.setCheckState(ticked)
             while self.view.count() > len(self.rows):
                 self.view.takeItem(self.view.count() - 1)
-        self._fit()
 
 
 def save_counts(session: Session, path: Path) -> None:

@@ -26,6 +26,10 @@ LINE = 16
 PAUSE = 200
 """Milliseconds without another selection after which its cells are compared."""
 TIP = "Make the selection the set {}, to compare A with B. Another click clears the set"
+TIP_OF_AUROC = (
+    "The share of pairs of cells, one of each group, in which the cell of the first group has the "
+    "higher value: 0.5 for no difference"
+)
 TIP_OF_FEATURE = (
     "{feature}\n{group}: mean {mean:.3g}, {share_above_zero:.0%} above zero\n{other}: mean "
     "{mean_other:.3g}, {share_above_zero_other:.0%} above zero\nAUROC {auroc:.3f}, difference of "
@@ -51,10 +55,10 @@ class EffectsPanel(QWidget):
         self.view = TableView("Features that differ most")
         self.view.setStyleSheet(f"font-size: {LINE - 5}px")
         self.view.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        self.view.horizontalHeader().hide()
         self.view.verticalHeader().setMinimumSectionSize(LINE)
         self.view.verticalHeader().setDefaultSectionSize(LINE)
-        self.view.setFixedHeight(N_BEST * LINE + 2)
+        self.view.horizontalHeader().setFixedHeight(LINE + 4)
+        self.view.setFixedHeight((N_BEST + 1) * LINE + 6)
         for signal in (self.view.clicked, self.view.activated):
             signal.connect(self._on_feature)
         self.set_buttons = {name: button(name, "", partial(self._set, name)) for name in "AB"}
@@ -125,7 +129,8 @@ class EffectsPanel(QWidget):
                 tip = "\n".join([TIP_OF_FEATURE.format(**one), *self.table.attrs["notes"]])
                 rows.append((one["feature"], number, tip))
         shown = pd.DataFrame(rows, columns=["feature", "auroc", "tip"])
-        self.view.set_table(shown, [("", "")] * 2, [0])
+        against = "" if groups is None else "B" if len(self.sets) == 2 else groups[1].how
+        self.view.set_table(shown, [(f"against {against}", against), ("AUROC", TIP_OF_AUROC)], [0])
         is_due = self.comparing.is_due
         self.view.setVisible(groups is not None and (is_due or bool(rows)))
         self.save_button.setEnabled(bool(rows))

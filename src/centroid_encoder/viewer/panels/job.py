@@ -13,7 +13,7 @@ from centroid_encoder import tl
 from centroid_encoder.core.reports import Frame, StoppedTooEarly
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import Form, button, side_by_side
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
@@ -92,8 +92,9 @@ class JobPanel(QWidget):
         self.enable()
 
     def say_notices(self, notices: Sequence[str]) -> None:
-        """Show warnings of a job."""
-        self.message.say(" ".join(map(sentence, notices)), "warning")
+        """Show what is most important in the warnings of a job, and all of them in the tooltip."""
+        full = " ".join(map(sentence, notices))
+        self.message.say(" ".join(map(gist, notices)), "warning", full)
 
     def offer_cures(self, cures: Mapping[str, Callable[[], object]]) -> None:
         """Show a button for each cure, in place of those before."""

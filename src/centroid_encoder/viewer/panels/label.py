@@ -32,8 +32,7 @@ NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling; other
-    widgets can be added to its layout.
+    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
@@ -63,7 +62,7 @@ class LabelPanel(QWidget):
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
         )
         self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("name of a new class, then Enter")
+        self.name_line.setPlaceholderText("new class, then Enter")
         self.name_line.setAccessibleName("New class")
         self.name_line.returnPressed.connect(self.add_class)
         self.import_action = QAction("Import labels …", self)
@@ -71,18 +70,19 @@ class LabelPanel(QWidget):
         self.import_action.triggered.connect(self._ask_import)
         self.export_action = QAction("Labels given by hand as .csv …", self)
         self.export_action.triggered.connect(self._ask_export)
-        self.count_text, self.keys_text, self.live_text = QLabel(), Message(), Message()
+        self.count_text, self.keys_text, self.live_text = Message(), Message(), Message()
         # A line does not end between a key and its meaning.
         fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
-        self.body = QWidget()
+        self.body, self._naming = QWidget(), QWidget()
         self.names = side_by_side((self.name_line, 1))
         """The line for a new class; more buttons can be added."""
-        column(self.body, self._lost, self.names, self.keys_text, self.live_text)
+        self._naming.setLayout(self.names)
+        self.below = column(self.body, self._lost, self.keys_text, self.live_text)
+        """Texts that are shown during a labelling; more parts can be inserted."""
         self._column_label = QLabel("Column")
-        top = side_by_side(
-            self._column_label, (self.column_line, 1), (self.count_text, 1), self.start_button
-        )
+        start = self._column_label, (self.column_line, 1)
+        top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
         column(self, top, self.how, self.body)
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
@@ -156,7 +156,7 @@ class LabelPanel(QWidget):
         labeling = self._session.state.labeling
         is_on = labeling is not None
         while_off = self._column_label, self.column_line, self.how
-        while_on = self.body, self.count_text
+        while_on = self.body, self._naming, self.count_text
         for part in (*while_off, *while_on):
             part.setVisible((part in while_on) == is_on)
         self.export_action.setVisible(is_on)
@@ -179,7 +179,7 @@ class LabelPanel(QWidget):
         self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
         labels, column = labeling.adata.obs[labeling.column], labeling.column
-        self.count_text.setText(f"{labels.notna().sum():,} of {len(labels):,} labelled in {column}")
+        self.count_text.say(f"{labels.notna().sum():,} of {len(labels):,} labelled in {column}")
         self.live_text.say("" if is_trainable(labeling) else TOO_FEW)
 
     def _on_failed(self, error: Exception) -> None:

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
@@ -181,7 +182,7 @@ class MapPanel(QWidget):
 
     @property
     def _plane_shown(self) -> Plane | None:
-        """The plane that is drawn in place of a map: the chosen one, or one where there is no map."""
+        """The plane that is drawn in place of a map: the chosen one, or one without a map."""
         session, now = self._session, self._session.state
         if now.plane is not None or now.adata is None or now.frame is not None:
             return now.plane if now.frame is None else None
@@ -389,7 +390,8 @@ def describe(session: Session, row: int, result: Result | None) -> list[str]:
     lines = [str(obs.index[row])]
     if label_key in obs:
         column = session.corrected(label_key)
-        lines.append(f"{column}: {obs[column].iloc[row]}")
+        label = obs[column].iloc[row]
+        lines.append(f"{column}: {'no label' if pd.isna(label) else label}")
     if result is not None and (drawn := session.state.drawn_adata) is not None:
         obs, code = drawn.obs, result.predicted[row]
         lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qtpy.QtCore import QSize, Qt
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
@@ -16,6 +16,9 @@ class Message(QLabel):
 
     It does not make the dock wider. Style sheets can refer to its `kind`.
     """
+
+    said = Signal(str)
+    """There is another text; this is all of it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,16 +44,18 @@ class Message(QLabel):
         super().resizeEvent(event)
         self.updateGeometry()
 
-    def say(self, said: str | Exception, kind: Kind = "info") -> None:
-        """Show a text or an exception; an empty text hides the label."""
+    def say(self, said: str | Exception, kind: Kind = "info", full: str = "") -> None:
+        """Show a text or an exception, and `full` in the tooltip; an empty text hides the label."""
         text = in_words(said) if isinstance(said, str) else sentence(said)
         self.setText(text)
-        self.setToolTip(text)
+        self.setToolTip(full or text)
         self.setVisible(bool(text))
         if kind != self.kind:
             self.kind = kind
             self.setProperty("kind", kind)
             self.style().polish(self)
+        if text:
+            self.said.emit(self.toolTip())
 
 
 FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
@@ -63,6 +68,12 @@ WORDS = {
     "layers": "layers: {}",
 }
 """The parts of an AnnData, as the fields of the widget call them."""
+
+
+def gist(text: str) -> str:
+    """Return the beginning of a notice, up to the end of the clause with its first number."""
+    found = re.match(r".*?(?<!\w)\d.*?(?=[.:]( |$)|$)|.*?(?=\. |$)", text)
+    return sentence(text if found is None else found[0])
 
 
 def in_words(text: str) -> str:

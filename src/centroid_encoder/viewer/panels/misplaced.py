@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent, QKeySequence
-from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
+from qtpy.QtWidgets import QPushButton, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
-from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -24,17 +24,18 @@ from centroid_encoder.viewer.session.misplaced import (
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
-ROWS = 5
+ROWS = 3
 """Number of visible rows."""
+SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
+"""What a map has used a cell for, in words."""
 
 
 class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, or the confused classes.
 
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
-    sentence above the list. `found` is the result of a check, and `doubts` are its warnings. A
-    decided cell leaves the list, and the next one is selected. The parent connects `train_button`,
-    and can lay out `decisions`, the buttons that change and keep labels.
+    sentence below the list. `found` is the result of a check, and `doubts` are its warnings. A
+    decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
     """
 
     def __init__(self, session: Session) -> None:
@@ -70,12 +71,12 @@ class MisplacedTable(QWidget):
         self.train_button.setToolTip(tip)
         self.found, self.doubts = Message(), Message()
         self.decisions = QWidget()
-        row = side_by_side(self.label_button, self.right_button)
-        row.addStretch()
-        self.decisions.setLayout(row)
+        self.decisions.setLayout(side_by_side(self.label_button, self.right_button))
         self.decisions.installEventFilter(self)
-        above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
-        page(self, self.found, self.doubts, above, self.summary, self.view, self.decisions)
+        above = side_by_side((self.source_box, 1), self.decisions)
+        below = side_by_side((self.summary, 1), self.train_button)
+        # What one decides with comes first, since a low card shows no more.
+        column(self, above, self.view, below, self.found, self.doubts)
         session.show_in(self.show_state)
         self._on_cells()
 
@@ -91,6 +92,12 @@ class MisplacedTable(QWidget):
         """Choose how cells are found; the choice is kept while there is no such result."""
         self._wanted = source
         self._on_cells()
+
+    def say_verdict(self, message: Message) -> None:
+        """Say what is most important in the result of a check, since the list hides the rest."""
+        found, doubts = self.found.text(), self.doubts.text()
+        text = " ".join(gist(text) for text in (found, doubts) if text)
+        message.say(text, "warning" if doubts else "info", f"{found} {doubts}")
 
     def change(self) -> None:
         """Give the selected cells the proposed label, and go on to the next one."""
@@ -158,6 +165,9 @@ class MisplacedTable(QWidget):
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.say(summary)
+        self.view.setVisible(len(cells) > 0)
+        if "split" in cells:
+            cells = cells.assign(split=cells["split"].map(SPLITS))
         place = self._current
         row = self.model.table.index[place] if place >= 0 else -1
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
@@ -175,6 +185,7 @@ class MisplacedTable(QWidget):
         counts = np.zeros((len(names), len(names)), dtype=int)
         np.add.at(counts, (labels[counted], found[counted]), 1)
         self.summary.say(f"{text} A click selects the cells.")
+        self.view.setVisible(len(names) > 0)
         table = pd.DataFrame(counts, columns=range(1, len(names) + 1)).astype(object)
         table = table.where(counts > 0, "")
         table.insert(0, 0, names)

@@ -25,7 +25,6 @@ from centroid_encoder.viewer.panels.fields import (
     button,
     form_layout,
     offer,
-    page,
     side_by_side,
     sources,
 )
@@ -50,7 +49,10 @@ ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 
 
 class NewDataPanel(JobPanel):
-    """Places the cells of another table in the map; the parent lays out `form`, its settings."""
+    """Places the cells of another table in the map.
+
+    The parent lays out `form`, its settings, and `opening`, `progress`, `message` and `cures`.
+    """
 
     cures_of: ClassVar[dict[str, dict[str, dict[str, object]]]] = {
         "missing": {
@@ -94,7 +96,7 @@ class NewDataPanel(JobPanel):
         row = side_by_side(QLabel("New cells"), (self.table_box, 1), self.open_button)
         row.addWidget(self.map_button)
         row.addStretch()
-        page(self, row, self.opening, self.progress, self.message, self.cures)
+        self.setLayout(row)
         session.show_in(self.show_state)
         self.offer()
 

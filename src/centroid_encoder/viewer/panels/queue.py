@@ -79,7 +79,7 @@ class QueuePanel(QWidget):
         least = QLabel("from confidence"), self.confidence_box
         row = side_by_side(self.apply_button, *least)
         row.addStretch()
-        column(self, self.text, self.strip, row)
+        column(self, self.strip, self.text, row)
         keys.acts |= {"accept": self.accept, "skip": self.skip}
         self.strip.clicked.connect(self._on_picture)
         session.show_in(self.show_state)

@@ -25,7 +25,7 @@ from centroid_encoder.viewer.session.state import State
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
 
-HEIGHT, LINE = 104, 20
+HEIGHT, LINE = 85, 17
 """Height of the panel, and of a line in it."""
 N_FEATURES = 4
 PAUSE = 100
@@ -180,7 +180,7 @@ class WhyPanel(QWidget):
                 painter.fillRect(QRectF(a, top, max(b - a, 2), 5), color)
                 painter.fillRect(QRectF(middle - 1, top, 2, 5), page)
             if np.isfinite(value):
-                painter.fillRect(QRectF(value - 1, y + 1, 2, 17), ink)
+                painter.fillRect(QRectF(value - 1, y + 1, 2, LINE - 2), ink)
 
 
 def _line(one: Any) -> str:
