@@ -47,6 +47,7 @@ from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
@@ -113,7 +114,8 @@ class CentroidEncoderWidget(QWidget):
         self.map = MapPanel(self.session)
         self.cells = CellsPanel(self.session, self.viewer)
         self.classes = ClassList(self.session)
-        self.misplaced = MisplacedTable(self.session)
+        evidence = WhyPanel(self.session, self.viewer, "Review")
+        self.misplaced = MisplacedTable(self.session, evidence)
         self.new_data = NewDataPanel(self.session)
         self.save_row = SaveRow(self.session)
         self.training_panel = TrainingPanel(self.session)

@@ -79,7 +79,7 @@ class CellsPanel(QWidget):
         self.images.setDrawBase(False)
         self.images.tabBarClicked.connect(self.show_image)
         self.images.hide()
-        self.selection_text, self.unseen_text = Message(), Message()
+        self.selection_text, self.unseen_text = Message(wraps=False), Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
@@ -128,7 +128,7 @@ class CellsPanel(QWidget):
             self._show_gate(before)
         if now.differs(before, "cells", "links", "tables", "columns", "group"):
             self._show_images()
-        if is_other or is_linked or now.differs(before, "group"):
+        if is_other or is_linked or now.differs(before, "group", "mode"):
             self._show_selection()
         if now.zoomed is not None and now.differs(before, "zoomed"):
             self._zooming.start()
@@ -172,7 +172,6 @@ class CellsPanel(QWidget):
         for link in gone:
             link.close()
         self._links = list(links.values())
-        self.why.follow(bool(joins))
         viewer = self._viewer
         for callbacks, own in (
             (viewer.mouse_drag_callbacks, self._on_press),
@@ -403,7 +402,8 @@ class CellsPanel(QWidget):
     def _on_move(self, viewer: ViewerModel, event: Any) -> None:
         """Note what is known of the cell under the mouse, for napari's status line."""
         self._hovered = ""
-        for link in self._topmost():
+        # Rows of a table that has changed in place would be those of other cells.
+        for link in self._topmost() if self._session.catalog.check_cells() else ():
             # Lazy pixels would be read in this thread.
             can_read = link.layer.visible and isinstance(link.layer.data, np.ndarray | list)
             row = link.row_at(event) if can_read and not self._hovered else None
@@ -428,6 +428,8 @@ class CellsPanel(QWidget):
             self._mark()
         else:
             self._marking.start()
+        if self._session.state.mode != "Explore":
+            return
         self._describe()
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)

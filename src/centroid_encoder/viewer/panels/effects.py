@@ -64,7 +64,7 @@ class EffectsPanel(QWidget):
         self.set_buttons = {name: button(name, "", partial(self._set, name)) for name in "AB"}
         for one in self.set_buttons.values():
             one.setCheckable(True)
-        self.text = Message()
+        self.text = Message(wraps=False)
         self.keep_button = button("Keep as group", "", self._ask_name)
         ask = partial(ask_name, self, "effects.csv", "Table (*.csv)", self.save)
         tip = "Write the differences of all features as a .csv file"
@@ -79,7 +79,9 @@ class EffectsPanel(QWidget):
         """Compare other groups, or the features of another map."""
         if now.differs(before, "cells"):
             self.sets.clear()
-        if now.differs(before, "cells", "group") or now.drawn is not before.drawn:
+        is_shown = now.mode == "Explore"
+        parts = "cells", "group", "mode"
+        if is_shown and (now.differs(before, *parts) or now.drawn is not before.drawn):
             self._on_groups()
 
     @property

@@ -21,7 +21,7 @@ QSlider::groove:horizontal {{
 }}
 QRangeSlider {{ qproperty-barColor: transparent; }}
 """
-WIDTH = 60
+WIDTH = 48
 """Width of a number in pixels."""
 N_STOPS = 6
 DIGITS = 3
@@ -51,7 +51,8 @@ class Gate(QWidget):
         for box in self.boxes:
             box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
             box.setKeyboardTracking(False)
-            box.setFixedWidth(WIDTH)
+            # napari's style sheet sets a larger least width.
+            box.setStyleSheet(f"min-width: {WIDTH}px; max-width: {WIDTH}px;")
             box.valueChanged.connect(self._on_typed)
         self.slider.valueChanged.connect(self._on_moved)
         low, high = self.boxes

@@ -217,7 +217,8 @@ class MapPanel(QWidget):
         self._session.set(plane=(chosen[0], chosen[1]))
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
+        if self._session.catalog.check_cells():
+            self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
 
     def _redraw(self, _: object = None) -> None:
         """Draw the live frame, the live map or the map of the session, or a hint on what to do."""

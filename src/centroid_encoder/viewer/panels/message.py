@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtGui import QPainter, QPaintEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from centroid_encoder.viewer.session.state import Kind
@@ -14,17 +14,18 @@ from centroid_encoder.viewer.session.state import Kind
 class Message(QLabel):
     """A text that wraps and can be selected; hidden if empty.
 
-    It does not make the dock wider. Style sheets can refer to its `kind`.
+    It does not make the dock wider. Style sheets can refer to its `kind`. If it does not wrap, a
+    text that is too long ends with an ellipsis.
     """
 
     said = Signal(str)
     """There is another text; this is all of it."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, *, wraps: bool = True) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.setWordWrap(True)
+        self.setWordWrap(wraps)
         # A word that is too long, such as a file name, is cut off.
         self.setMinimumWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
@@ -33,7 +34,19 @@ class Message(QLabel):
 
     def minimumSizeHint(self) -> QSize:
         """Return the height of all lines; outer layouts do not use `heightForWidth`."""
-        return QSize(1, max(0, self.heightForWidth(self.width())))
+        height = self.heightForWidth(self.width())
+        return QSize(1, max(0, height) if self.wordWrap() else super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw all lines, or as much of the only line as there is room for."""
+        if self.wordWrap():
+            super().paintEvent(event)
+            return
+        painter, end = QPainter(self), Qt.TextElideMode.ElideRight
+        text = self.fontMetrics().elidedText(self.text(), end, self.width())
+        line, role = Qt.AlignmentFlag.AlignVCenter.value, self.foregroundRole()
+        self.style().drawItemText(painter, self.rect(), line, self.palette(), True, text, role)
+        painter.end()
 
     def sizeHint(self) -> QSize:
         """Return the same height; Qt's own is that of a narrower text."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent, QKeySequence
-from qtpy.QtWidgets import QPushButton, QToolButton, QWidget
+from qtpy.QtWidgets import QPushButton, QStackedWidget, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
@@ -36,9 +38,11 @@ class MisplacedTable(QWidget):
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
     sentence below the list. `found` is the result of a check, and `doubts` are its warnings. A
     decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
+    After a click on a cell, the `evidence` on it takes the place of the list; `place_button` shows
+    its place in the list, and brings the list back.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, evidence: QWidget | None = None) -> None:
         super().__init__()
         self._session = session
         self.source: Source | None = REGIONS
@@ -53,6 +57,16 @@ class MisplacedTable(QWidget):
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.view.clicked.connect(self._on_click)
         self.view.installEventFilter(self)
+        self.evidence = evidence
+        self.pages = QStackedWidget()
+        self.pages.addWidget(self.view)
+        if evidence is not None:
+            evidence.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            evidence.installEventFilter(self)
+            self.pages.addWidget(evidence)
+        self.place_button = QToolButton()
+        self.place_button.setToolTip("Show the list, or the evidence on the selected cell")
+        self.place_button.clicked.connect(self.turn)
         self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
         self.label_button = QToolButton()
@@ -73,10 +87,10 @@ class MisplacedTable(QWidget):
         self.decisions = QWidget()
         self.decisions.setLayout(side_by_side(self.label_button, self.right_button))
         self.decisions.installEventFilter(self)
-        above = side_by_side((self.source_box, 1), self.decisions)
+        above = side_by_side((self.source_box, 1), self.place_button, self.decisions)
         below = side_by_side((self.summary, 1), self.train_button)
         # What one decides with comes first, since a low card shows no more.
-        column(self, above, self.view, below, self.found, self.doubts)
+        column(self, above, self.pages, below, self.found, self.doubts)
         session.show_in(self.show_state)
         self._on_cells()
 
@@ -99,6 +113,14 @@ class MisplacedTable(QWidget):
         text = " ".join(gist(text) for text in (found, doubts) if text)
         message.say(text, "warning" if doubts else "info", f"{found} {doubts}")
 
+    def turn(self) -> None:
+        """Show the evidence in place of the list, or the list again."""
+        is_list = self.pages.currentWidget() is self.view
+        shown = self.evidence if is_list and self._current >= 0 else None
+        shown = shown or self.view
+        self.pages.setCurrentWidget(shown)
+        shown.setFocus()
+
     def change(self) -> None:
         """Give the selected cells the proposed label, and go on to the next one."""
         if self._proposed:
@@ -114,8 +136,11 @@ class MisplacedTable(QWidget):
         """Decide by keys: Enter changes the label, K keeps it, Ctrl+Z undoes the last step."""
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             acts = {Qt.Key.Key_K: self.keep}
-            if watched is self.view:  # Beside the list, Enter is that of a button.
+            if watched is not self.decisions:  # There, Enter is that of a button.
                 acts |= {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
+            if watched is self.evidence:
+                acts |= {Qt.Key.Key_Up: partial(self._step, -1)}
+                acts |= {Qt.Key.Key_Down: partial(self._step, 1)}
             act = acts.get(Qt.Key(event.key())) if self._current >= 0 else None
             if event.matches(QKeySequence.StandardKey.Undo):
                 act = self._session.undo
@@ -125,6 +150,10 @@ class MisplacedTable(QWidget):
                 act()
                 return True
         return bool(super().eventFilter(watched, event))
+
+    def _step(self, by: int) -> None:
+        """Select the next cell of the list, or the one before."""
+        self.view.selectRow(min(max(self._current + by, 0), len(self.model.table) - 1))
 
     @property
     def _current(self) -> int:
@@ -149,6 +178,7 @@ class MisplacedTable(QWidget):
         self.source_box.offer(entries, source)
         if source is not self.source:
             self.source = source
+            self.pages.setCurrentWidget(self.view)
             self._keep_order()
         self.view.setSortingEnabled(source is not None)
         if source is None:
@@ -156,6 +186,8 @@ class MisplacedTable(QWidget):
         else:
             self._show_cells(source, is_other)
         self._on_selection()
+        if self._current < 0:
+            self.pages.setCurrentWidget(self.view)
         corrected = self._session.corrected(self._session.label_key)
         self.train_button.setVisible(corrected != self._session.label_key)
 
@@ -165,7 +197,7 @@ class MisplacedTable(QWidget):
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.say(summary)
-        self.view.setVisible(len(cells) > 0)
+        self.pages.setVisible(len(cells) > 0)
         if "split" in cells:
             cells = cells.assign(split=cells["split"].map(SPLITS))
         place = self._current
@@ -185,7 +217,7 @@ class MisplacedTable(QWidget):
         counts = np.zeros((len(names), len(names)), dtype=int)
         np.add.at(counts, (labels[counted], found[counted]), 1)
         self.summary.say(f"{text} A click selects the cells.")
-        self.view.setVisible(len(names) > 0)
+        self.pages.setVisible(len(names) > 0)
         table = pd.DataFrame(counts, columns=range(1, len(names) + 1)).astype(object)
         table = table.where(counts > 0, "")
         table.insert(0, 0, names)
@@ -199,6 +231,8 @@ class MisplacedTable(QWidget):
             self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
             how = f"label {self.model.table.iat[index.row(), 0]}, predicted {self._proposed}"
             self._session.select(np.flatnonzero(rows), how=how)
+        elif self.source is not None and len(self.view.selectionModel().selectedRows()) == 1:
+            self.turn()
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""
@@ -210,6 +244,9 @@ class MisplacedTable(QWidget):
             self._proposed = ""
         can = self._session.editable is not None and bool(self._session.state.selected.any())
         self.label_button.setText(f"Change to {self._proposed or '…'}")
+        n, place = len(self.model.table), self._current + 1
+        self.place_button.setText(f"{place:,} of {n:,}" if place else f"{n:,}")
+        self.place_button.setVisible(self.source is not None and n > 0)
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)
 

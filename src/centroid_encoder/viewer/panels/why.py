@@ -11,7 +11,7 @@ from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt
-from qtpy.QtGui import QColor, QPainter, QPaintEvent
+from qtpy.QtGui import QColor, QHideEvent, QPainter, QPaintEvent, QShowEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
@@ -20,7 +20,7 @@ from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.session.state import Mode, State
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
@@ -37,13 +37,14 @@ LISTS = ("inserted", "removed", "reordered")
 class WhyPanel(QWidget):
     """The picture of the selected cell beside the features that separate its class from another.
 
-    Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
-    `tl.telling_features`; None for what there is not.
+    It is empty unless one cell is selected and the card `mode` is shown; under Explore, it is
+    hidden then. `thumbnail` and `table` are what is shown, see `tl.telling_features`; None for what
+    there is not.
     """
 
-    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+    def __init__(self, session: Session, viewer: ViewerModel, mode: Mode = "Explore") -> None:
         super().__init__()
-        self._session, self._viewer = session, viewer
+        self._session, self._viewer, self._mode = session, viewer, mode
         self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
         self._pixels, self._evidence = Latest(self, PAUSE), Latest(self)
@@ -57,17 +58,22 @@ class WhyPanel(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Show another cell, or the evidence of another map; the classes may have other colours."""
-        if now.differs(before, "group", "links") or now.drawn is not before.drawn:
+        if now.mode != self._mode:
+            return
+        if now.differs(before, "group", "links", "mode") or now.drawn is not before.drawn:
             self._on_cell()
         elif now.differs(before, "labels"):
             self.update()
 
-    def follow(self, on: bool) -> None:
-        """Draw the picture again whenever layers change, or no longer."""
-        events = self._viewer.layers.events
-        events.disconnect(self._on_layers)
-        if on:
-            events.connect(self._on_layers)
+    def showEvent(self, event: QShowEvent) -> None:
+        """Draw the picture again whenever layers change."""
+        super().showEvent(event)
+        self._viewer.layers.events.connect(self._on_layers)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Ignore the layers."""
+        super().hideEvent(event)
+        self._viewer.layers.events.disconnect(self._on_layers)
 
     @property
     def _row(self) -> int | None:
@@ -126,7 +132,7 @@ class WhyPanel(QWidget):
         """Show what was found; keep the height while an answer is to come."""
         table = self.table
         is_empty = self.thumbnail is None and table is None
-        if not is_empty or not self.is_due:
+        if self._mode == "Explore" and not (is_empty and self.is_due):
             self.setVisible(not is_empty)
         self.setToolTip("" if table is None else "\n".join(map(_line, table.itertuples())))
         self.update()
