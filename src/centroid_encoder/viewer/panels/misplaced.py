@@ -245,7 +245,10 @@ class MisplacedTable(QWidget):
         can = self._session.editable is not None and bool(self._session.state.selected.any())
         self.label_button.setText(f"Change to {self._proposed or '…'}")
         n, place = len(self.model.table), self._current + 1
-        self.place_button.setText(f"{place:,} of {n:,}" if place else f"{n:,}")
+        text = f"{place:,} of {n:,}" if place else f"{n:,}"
+        if n_decided := self.model.table.attrs.get("n_decided", 0):
+            text += f", {n_decided:,} decided"
+        self.place_button.setText(text)
         self.place_button.setVisible(self.source is not None and n > 0)
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)

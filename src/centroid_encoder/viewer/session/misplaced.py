@@ -84,8 +84,8 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     """Return a sentence on the cells that may be mislabelled, and their list, the worst first.
 
     The index of the list is the row of each cell in the AnnData. Cells whose label was corrected
-    by hand or found right are left out. Raises a KeyError or ValueError if a part of the result
-    was deleted.
+    by hand or found right are left out; ``attrs["n_decided"]`` is their number. Raises a KeyError
+    or ValueError if a part of the result was deleted.
     """
     adata, result, check = session.adata, session.state.result, session.state.check
     if adata is None or source not in available(session):
@@ -116,9 +116,10 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()
     is_open = is_open & ~are_right(adata, label_key)[rows]
-    if not is_open.all():
-        summary += f" Decided: {int((~is_open).sum()):,}."
+    if n_decided := int((~is_open).sum()):
+        summary += f" Decided: {n_decided:,}."
     cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
+    cells.attrs["n_decided"] = n_decided
     return summary, cells[is_open]
 
 

@@ -42,7 +42,7 @@ from centroid_encoder.viewer.session.corrections import (
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
-from centroid_encoder.viewer.session.provenance import Call, find_reference
+from centroid_encoder.viewer.session.provenance import Call, by_image, find_reference
 from centroid_encoder.viewer.session.state import Kind, State, Version
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class Session:
                 # The map that is shown stays, as does a live map.
                 check = StoredCrossValidation.read(table.adata, key)
                 self.set(check=check, columns=Version(), labels=Version())
-            if job.key == key:
+            if job.key in (key, by_image(key)):
                 self.set(written=call)
 
     def select(
