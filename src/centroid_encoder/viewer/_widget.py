@@ -49,6 +49,7 @@ from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, import_jobs
 
 if TYPE_CHECKING:
@@ -137,10 +138,7 @@ class CentroidEncoderWidget(QWidget):
         self.log.setReadOnly(True)
         self._fading = delayed(self, FADES, self._fade)
         self._lay_out()
-        self.session.finished.connect(self._on_finished)
-        self.session.shown_changed.connect(self._on_shown)
-        self.session.table_changed.connect(self._on_shown)
-        self.catalog.link_changed.connect(self._fold)
+        self.session.show_in(self.show_state)
         self.map.canvas.buttons["full"].clicked.connect(self.show_full)
         lasso = self.map.canvas.buttons["lasso"]
         lasso.toggled.connect(self.cells.draw_lasso)
@@ -247,7 +245,7 @@ class CentroidEncoderWidget(QWidget):
     @property
     def result(self) -> Result | None:
         """The map that is drawn, or None."""
-        return self.session.result
+        return self.session.state.result
 
     @property
     def training(self) -> Task | None:
@@ -275,13 +273,19 @@ class CentroidEncoderWidget(QWidget):
         """End the training or the check and leave everything as it was."""
         self.training_panel.progress.cancel()
 
-    def _on_finished(self, function: str) -> None:
+    def show_state(self, before: State, now: State) -> None:
+        """Show what can be done now, and what the last function of `tl` has found."""
+        if now.differs(before, "cells", "result", "check", "labels", "labeling", "label_key"):
+            self._on_shown()
+        elif now.differs(before, "links"):
+            self._fold()
+        function = now.written.function if now.written and now.differs(before, "written") else ""
         if function == "cross_validate":
             self.misplaced.choose(OUT_OF_FOLD)
             self.show_mode(self.misplaced)
             self.misplaced.say_verdict(self.message)
         elif function == "ingest":
-            self.cells.color_box.choose(colorings.PREDICTED)
+            self.session.set(coloring=colorings.PREDICTED)
 
     def show_mode(self, card: QWidget) -> None:
         """Show the card of a mode below the map."""
@@ -291,18 +295,21 @@ class CentroidEncoderWidget(QWidget):
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
             card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
+        self.session.set(mode=list(self.modes)[self.tabs.currentIndex()])
         self.cards.verticalScrollBar().setValue(0)
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
-        has_map, has_table = self.session.result is not None, self.session.table is not None
+        has_map, has_table = self.session.state.result is not None, self.session.table is not None
         train_button = self.training_panel.train_button
         for part in (train_button, self.cells.colors, self.cards, self.tabs):
             part.setVisible(has_table)
         self._on_tab()
         review, new_data = list(self.modes).index("Review"), list(self.modes).index("New data")
-        is_free = self.session.labeling is None
-        self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
+        is_free = self.session.state.labeling is None
+        self.tabs.setTabVisible(
+            review, is_free and (has_map or self.session.state.check is not None)
+        )
         self.tabs.setTabVisible(new_data, is_free and has_map)
         n = len(self.misplaced.model.table) if self.misplaced.source is not None else 0
         self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
@@ -477,7 +484,8 @@ class CentroidEncoderWidget(QWidget):
         training.of_map.addRow(form_label("Components"), self.map.axes_box)
         training.of_new_data.addWidget(self.new_data.form)
         named = (data.table_box, 2), (data.fold, 3), data.positions_button
-        header = side_by_side(*named, training.train_button, self.menu_button)
+        begin = self.new_data.place_button, training.train_button
+        header = side_by_side(*named, *begin, self.menu_button)
         # Without a table, the menu stays at the right.
         header.insertStretch(3)
         # A method would keep a closed widget in memory.
@@ -485,7 +493,7 @@ class CentroidEncoderWidget(QWidget):
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
         self.map.starts.addWidget(button("Measure cells …", "", data.measure_action.trigger))
         self.map.starts.addWidget(button("Sample tissue", "", open_sample))
-        shown = self.map, self.cells.colors, self.classes
+        shown = self.cells.images, self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
         self.modes = {
             "Explore": self.cells,

@@ -61,7 +61,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(widget, viewer, train,
     check(widget)
     # The map and the selection do not change.
     assert cells.obsm["X_ce"] is embedding
-    assert np.flatnonzero(widget.session.selected).tolist() == [7]
+    assert np.flatnonzero(widget.session.state.selected).tolist() == [7]
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
 
     quality = cells.uns["ce_cv"]["quality"]
@@ -85,7 +85,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(widget, viewer, train,
     assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
     assert any(f"For {len(suspects)} of 120 cells, the label" in text for text in texts(widget))
     widget.misplaced.view.selectRow(0)
-    assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
+    assert cells.obs_names[widget.session.state.selected].tolist() == [suspects.index[0]]
     assert widget.misplaced.label_button.text() == f"Change to {suspects['predicted'].iloc[0]}"
     # The layer shows these cells.
     widget.cells.color_box.choose("out-of-fold error")

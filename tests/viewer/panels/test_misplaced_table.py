@@ -39,7 +39,7 @@ class List:
         ]
 
     def selected(self) -> list[str]:
-        return self.adata.obs_names[self.session.selected].tolist()
+        return self.adata.obs_names[self.session.state.selected].tolist()
 
     def click(self, row: int) -> None:
         at = self.view.visualRect(self.model.index(row, 0)).center()

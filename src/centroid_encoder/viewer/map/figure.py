@@ -103,11 +103,16 @@ class MapFigure:
         self._named = named
         self.update()
 
-    def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene with a colour for each class; keep the view if the limits are the same."""
+    def show(
+        self, scene: Scene, colors: Sequence[str], selected: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Draw a scene with a colour for each class; keep the view if the limits are the same.
+
+        The cells of the mask `selected`, (n_obs,), keep their colours, while all others fade.
+        """
         before, self.scene, self.colors = self.scene, scene, colors
-        if len(before.points) != len(scene.points):
-            self._selected = None
+        if selected is not None or len(before.points) != len(scene.points):
+            self._selected = selected
         self._regions.set_paths(scene.shapes)
         # The cell under the mouse has moved or is another one.
         self._hovered.set_data([], [])

@@ -28,12 +28,12 @@ ERRORS = {
 
 def verdict(session: Session) -> tuple[str, str]:
     """Return sentences on the result of a cross-validation, and its warnings."""
-    adata, check = session.adata, session.check
+    adata, check = session.adata, session.state.check
     if check is None or adata is None:
         return "", ""
     doubts = " ".join(map(sentence, check.warnings))
     try:
-        of_images = StoredCrossValidation.read(adata, by_image(session.key))
+        of_images = StoredCrossValidation.read(adata, by_image(session.state.key))
         is_grouped = check.params.get("group_key") is not None
         if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
             of_images = None

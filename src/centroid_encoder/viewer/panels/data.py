@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from napari.layers import Labels
 from qtpy.QtCore import Qt
@@ -21,9 +22,10 @@ from centroid_encoder.viewer.data.columns import (
     image_columns,
     may_be_ids,
 )
-from centroid_encoder.viewer.data.ids import LayerIds, read_ids
+from centroid_encoder.viewer.data.ids import LayerIds, checksum, pixels, read_ids
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import measured, name_of
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -59,6 +61,8 @@ class DataPanel(QWidget):
         super().__init__(parent)
         self.catalog = catalog
         catalog.read_later = self._read_ids
+        catalog.check_later = self._check_pixels
+        self._checks: WeakKeyDictionary[Labels, Latest] = WeakKeyDictionary()
         self._refresh = delayed(self, 0, catalog.refresh)
 
         self.opening = Opening(catalog.open, self._on_failed)
@@ -188,6 +192,17 @@ class DataPanel(QWidget):
             self.catalog.take_ids(ids)
 
         Task(lambda _: read_ids(layer), on_end, self, daemon=True)
+
+    def _check_pixels(self, layer: Labels, known: int) -> None:
+        """Look in a thread whether the pixels of a layer have changed in place."""
+
+        def on_end(found: int, error: Exception | None) -> None:
+            if error is None and found != known:
+                self.catalog.forget(layer)
+
+        if layer not in self._checks:
+            self._checks[layer] = Latest(self, daemon=True)
+        self._checks[layer].request(partial(checksum, pixels(layer)), on_end)
 
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table

@@ -17,6 +17,7 @@ from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ class JobPanel(QWidget):
         self.cures.hide()
         form.setting_changed.connect(self._on_setting)
         self.progress.cancelled.connect(self._on_cancelled)
-        session.table_changed.connect(self.enable)
+
+    def show_state(self, before: State, now: State) -> None:
+        """Enable the buttons for another table."""
+        if now.differs(before, "cells"):
+            self.enable()
 
     @property
     def task(self) -> Task | None:
@@ -77,7 +82,7 @@ class JobPanel(QWidget):
         """Make a job and run it in a thread; see `read_and_check`."""
         self.message.say("")
         self.offer_cures({})
-        self.session.begun.emit()
+        self.session.set(running=call)
         self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)
@@ -136,6 +141,7 @@ class JobPanel(QWidget):
             return
         self.table = self.call = None
         self.enable()
+        self.session.set(running=None)
         try:
             self.session.write(job, table, call)
         except Exception as error:  # Show a sentence instead of a traceback.
@@ -165,7 +171,8 @@ class JobPanel(QWidget):
     def _end(self) -> None:
         """Forget the job."""
         self.table = self.call = None
-        self.session.drop_frame()
+        # The training has ended without another map.
+        self.session.set(frame=None, running=None)
         self.enable()
 
 

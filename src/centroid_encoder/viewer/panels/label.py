@@ -19,6 +19,7 @@ from centroid_encoder.viewer.panels.save import ask_name
 from centroid_encoder.viewer.session.draft import is_trainable
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
@@ -88,15 +89,21 @@ class LabelPanel(QWidget):
             "undo": session.undo,
             "redo": session.redo,
         }
-        session.table_changed.connect(self._on_table)
-        session.shown_changed.connect(self._on_shown)
+        session.show_in(self.show_state)
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
 
+    def show_state(self, before: State, now: State) -> None:
+        """Propose a column for another table, and show other labels."""
+        if now.differs(before, "cells"):
+            self._on_table()
+        if now.differs(before, "cells", "labels", "labeling"):
+            self._on_shown()
+
     def toggle(self) -> None:
         """Begin to label in the column, or end that."""
-        if self._session.labeling is None:
+        if self._session.state.labeling is None:
             self._session.start_labeling(self.column_line.text())
         else:
             self.end()
@@ -114,14 +121,14 @@ class LabelPanel(QWidget):
 
     def label(self, name: str) -> None:
         """Label the selected cells; an empty name takes their labels back."""
-        if not self._session.selected.any():
+        if not self._session.state.selected.any():
             self._session.say(NO_CELLS)
             return
         self._session.label_selected(name)
 
     def import_csv(self, path: Path) -> None:
         """Take over the labels of a file; begin to label if necessary."""
-        if self._session.labeling is None:
+        if self._session.state.labeling is None:
             self.toggle()
         unknown: list[int] = []
         if self._session.change_labels(lambda labels: unknown.append(labels.read_csv(path))):
@@ -132,8 +139,13 @@ class LabelPanel(QWidget):
 
     def export_csv(self, path: Path) -> None:
         """Write the labels into a file."""
-        if self._session.change_labels(lambda labeling: labeling.to_csv(path)):
-            self._session.say(f"Saved {path.name}.")
+        if (labeling := self._session.state.labeling) is not None:
+            try:
+                labeling.to_csv(path)
+            except (OSError, ValueError) as error:
+                self._session.say(error, "error")
+            else:
+                self._session.say(f"Saved {path.name}.")
 
     def _on_table(self) -> None:
         adata = self._session.adata
@@ -141,7 +153,7 @@ class LabelPanel(QWidget):
 
     def _on_shown(self) -> None:
         """Show the parts that serve now, and bind the keys or give them back."""
-        labeling = self._session.labeling
+        labeling = self._session.state.labeling
         is_on = labeling is not None
         while_off = self._column_label, self.column_line, self.how
         while_on = self.body, self._naming, self.count_text

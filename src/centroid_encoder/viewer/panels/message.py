@@ -8,7 +8,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from centroid_encoder.viewer.session.session import Kind
+from centroid_encoder.viewer.session.state import Kind
 
 
 class Message(QLabel):

@@ -22,6 +22,7 @@ from centroid_encoder.viewer.session.misplaced import (
     list_cells,
 )
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 ROWS = 3
 """Number of visible rows."""
@@ -42,8 +43,6 @@ class MisplacedTable(QWidget):
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self._read: tuple[object, object] = None, None
-        """The map and the check whose cells are listed."""
         self._proposed = ""
         """The class that the selected cells may belong to."""
         self.view = TableView("Cells to review")
@@ -78,9 +77,16 @@ class MisplacedTable(QWidget):
         below = side_by_side((self.summary, 1), self.train_button)
         # What one decides with comes first, since a low card shows no more.
         column(self, above, self.view, below, self.found, self.doubts)
-        session.shown_changed.connect(self._on_cells)
-        session.selection_changed.connect(self._on_selection)
+        session.show_in(self.show_state)
         self._on_cells()
+
+    def show_state(self, before: State, now: State) -> None:
+        """List the cells, unless labels are given by hand, since they take long to find."""
+        parts = "result", "check", "labels", "label_key", "labeling", "regions", "cells"
+        if now.labeling is None and now.differs(before, *parts):
+            self._on_cells(is_other=now.differs(before, "result", "check"))
+        elif now.differs(before, "group"):
+            self._on_selection()
 
     def choose(self, source: Source | None) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
@@ -126,8 +132,12 @@ class MisplacedTable(QWidget):
         rows = [index.row() for index in self.view.selectionModel().selectedRows()]
         return rows[0] if rows and self.source is not None else -1
 
-    def _on_cells(self) -> None:
-        """List the cells again, in the order that the user has chosen, or compare the classes."""
+    def _on_cells(self, *, is_other: bool = True) -> None:
+        """List the cells again, in the order that the user has chosen, or compare the classes.
+
+        Those of another map or check are other cells; otherwise, the next cell follows a decided
+        one.
+        """
         found, doubts = verdict(self._session)
         self.found.say(found)
         self.doubts.say(doubts, "warning")
@@ -144,12 +154,12 @@ class MisplacedTable(QWidget):
         if source is None:
             self._show_confusion()
         else:
-            self._show_cells(source)
+            self._show_cells(source, is_other)
         self._on_selection()
         corrected = self._session.corrected(self._session.label_key)
         self.train_button.setVisible(corrected != self._session.label_key)
 
-    def _show_cells(self, source: Source) -> None:
+    def _show_cells(self, source: Source, is_other: bool) -> None:
         try:
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
@@ -164,9 +174,7 @@ class MisplacedTable(QWidget):
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        before, self._read = self._read, (self._session.result, self._session.check)
-        is_same = before[0] is self._read[0] and before[1] is self._read[1]
-        if is_same and place >= 0 and row not in cells.index:
+        if not is_other and place >= 0 and row not in cells.index:
             # The cell was decided: go on to the next one.
             self.view.selectRow(min(place, len(cells) - 1))
 
@@ -200,7 +208,7 @@ class MisplacedTable(QWidget):
         """Offer the proposed label for the selected cells."""
         if self._proposed not in self._session.new_labels:
             self._proposed = ""
-        can = self._session.editable is not None and bool(self._session.selected.any())
+        can = self._session.editable is not None and bool(self._session.state.selected.any())
         self.label_button.setText(f"Change to {self._proposed or '…'}")
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)
