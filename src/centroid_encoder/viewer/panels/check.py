@@ -23,7 +23,7 @@ ERRORS = {
     "decoder": "in the region of another class",
     "knn": "whose nearest five cells are of another class",
 }
-"""What is wrong by each rule, in words."""
+"""The error by each rule, in words."""
 
 
 def verdict(session: Session) -> tuple[str, str]:

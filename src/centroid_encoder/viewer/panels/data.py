@@ -54,7 +54,7 @@ class DataPanel(QWidget):
     """Choose a table, the layers that show its cells, and the columns that join them.
 
     For a table of several images, a list shows the layer of each image. The parent lays out
-    `opening`, `measuring`, `message`, `fold`, which says what is wrong, and `positions_button`.
+    `opening`, `measuring`, `message`, `positions_button`, and `fold`, a line about a bad join.
     """
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
@@ -114,7 +114,7 @@ class DataPanel(QWidget):
         self.setVisible(self.isHidden())
 
     def _show_fold(self) -> None:
-        """Say in one line what is wrong with the join, or nothing."""
+        """Say in one line that cells or layers are not joined, or nothing."""
         catalog, missing, n = self.catalog, 0, 0
         for join in catalog.joins.values():
             missing, n = missing + join.n_rows - join.n_joined, n + join.n_rows
