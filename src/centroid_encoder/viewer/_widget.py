@@ -485,17 +485,17 @@ class CentroidEncoderWidget(QWidget):
         training.of_map.addRow(form_label("Regions"), self.map.regions_box)
         training.of_map.addRow(form_label("Components"), self.map.axes_box)
         training.of_new_data.addWidget(self.new_data.form)
-        named = (data.table_box, 2), (data.fold, 3), data.positions_button
+        named = (data.table_box, 2), (self.cells.images, 3), (data.fold, 3), data.positions_button
         begin = self.new_data.place_button, training.train_button
         header = side_by_side(*named, *begin, self.menu_button)
         # Without a table, the menu stays at the right.
-        header.insertStretch(3)
+        header.insertStretch(4)
         # A method would keep a closed widget in memory.
         open_sample = partial(self.viewer.open_sample, PLUGIN, SAMPLE)
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
         self.map.starts.addWidget(button("Measure cells …", "", data.measure_action.trigger))
         self.map.starts.addWidget(button("Sample tissue", "", open_sample))
-        shown = self.cells.images, self.map, self.cells.colors, self.classes
+        shown = self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
         self.modes = {
             "Explore": self.cells,
