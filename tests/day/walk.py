@@ -142,6 +142,15 @@ def test_click(user: User, files: Files) -> None:
     view.check_outlines()
 
 
+def test_picture_without_labels(user: User) -> None:
+    """The principal components are shown in place of the map, and the map again."""
+    user.click("map", "QToolButton", "principal components")
+    user.wait_for("*made without labels: no error is known")
+    lasso(user)
+    user.click("map", "QToolButton", "Centroid-Encoder map")
+    user.wait_for("draft: * held out wrong")
+
+
 def test_label(user: User, files: Files) -> None:
     """Twenty cells get a label by a click and a key each, and the last one is undone."""
     user.click("Label", "QTabBar")

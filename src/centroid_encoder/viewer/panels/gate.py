@@ -21,7 +21,7 @@ QSlider::groove:horizontal {{
 }}
 QRangeSlider {{ qproperty-barColor: transparent; }}
 """
-WIDTH = 48
+WIDTH = 56
 """Width of a number in pixels."""
 N_STOPS = 6
 DIGITS = 3
@@ -52,7 +52,7 @@ class Gate(QWidget):
             box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
             box.setKeyboardTracking(False)
             # napari's style sheet sets a larger least width.
-            box.setStyleSheet(f"min-width: {WIDTH}px; max-width: {WIDTH}px;")
+            box.setStyleSheet(f"min-width: {WIDTH}px; max-width: {WIDTH}px; padding: 1px;")
             box.valueChanged.connect(self._on_typed)
         self.slider.valueChanged.connect(self._on_moved)
         low, high = self.boxes

@@ -70,7 +70,8 @@ class LabelPanel(QWidget):
         self.import_action.triggered.connect(self._ask_import)
         self.export_action = QAction("Labels given by hand as .csv …", self)
         self.export_action.triggered.connect(self._ask_export)
-        self.count_text, self.keys_text, self.live_text = Message(), Message(), Message()
+        self.count_text = Message(wraps=False)
+        self.keys_text, self.live_text = Message(), Message()
         # A line does not end between a key and its meaning.
         fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")

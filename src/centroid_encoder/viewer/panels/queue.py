@@ -63,7 +63,7 @@ class QueuePanel(QWidget):
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
         self.strip = Strip(session, viewer)
-        self.text = Message()
+        self.text = Message(wraps=False)
         tip = (
             "Write a column with your labels and, for all other cells, the predictions of the live "
             "map. A column that this button wrote before is replaced"
@@ -79,7 +79,7 @@ class QueuePanel(QWidget):
         least = QLabel("from confidence"), self.confidence_box
         row = side_by_side(self.apply_button, *least)
         row.addStretch()
-        column(self, self.strip, self.text, row)
+        column(self, self.text, self.strip, row)
         keys.acts |= {"accept": self.accept, "skip": self.skip}
         self.strip.clicked.connect(self._on_picture)
         session.show_in(self.show_state)

@@ -33,7 +33,7 @@ from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.session.session import Session
 
 N_THUMBNAILS = 8
-SIDE, BAR = 60, 14
+SIDE, BAR = 48, 14
 """Side of a picture, and height of the label below it."""
 SHARP = 2
 """Pixels of a picture in one of a common screen."""
