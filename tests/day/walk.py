@@ -215,7 +215,7 @@ def test_review(user: User, files: Files, decided: dict[str, str]) -> None:
         change = user.settled(lambda: user.places("Change to *"), "another class is proposed")
         decided[name] = "" if key == "k" else change[0]["text"].removeprefix("Change to ")
         user.key(key)
-        user.wait_for(f"* of *, {n} decided")
+        user.wait_for(f"* of * ✓{n}")
     (name,) = user.settled(user.selected, "the next cell is selected")
     assert_shown(user, files.cells["image"][name])
 
@@ -247,7 +247,7 @@ def test_open_again(user: User, files: Files) -> None:
     user.drop([*files.images, files.saved], dock["x"], dock["y"] + 100, is_back)
     assert user.ask("cells")["labels"] == files.cells["cell_type"].tolist()
     user.click("Review *", "QTabBar")
-    user.wait_for("*, 3 decided")
+    user.wait_for("* ✓3")
     user.click("Label", "QTabBar")
     user.click("Start labelling")
     user.wait_for(f"{N_LABELS} of {len(files.cells)} labelled*")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent, QKeySequence
-from qtpy.QtWidgets import QPushButton, QStackedWidget, QToolButton, QWidget
+from qtpy.QtWidgets import QPushButton, QSizePolicy, QStackedWidget, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
@@ -65,7 +65,6 @@ class MisplacedTable(QWidget):
             evidence.installEventFilter(self)
             self.pages.addWidget(evidence)
         self.place_button = QToolButton()
-        self.place_button.setToolTip("Show the list, or the evidence on the selected cell")
         self.place_button.clicked.connect(self.turn)
         self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
@@ -85,9 +84,12 @@ class MisplacedTable(QWidget):
         self.train_button.setToolTip(tip)
         self.found, self.doubts = Message(), Message()
         self.decisions = QWidget()
-        self.decisions.setLayout(side_by_side(self.label_button, self.right_button))
+        # A long name of a class does not make the dock wider.
+        policy = QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed
+        self.label_button.setSizePolicy(*policy)
+        self.decisions.setLayout(side_by_side((self.label_button, 1), self.right_button))
         self.decisions.installEventFilter(self)
-        above = side_by_side((self.source_box, 1), self.place_button, self.decisions)
+        above = side_by_side((self.source_box, 1), self.place_button, (self.decisions, 2))
         below = side_by_side((self.summary, 1), self.train_button)
         # What one decides with comes first, since a low card shows no more.
         column(self, above, self.pages, below, self.found, self.doubts)
@@ -246,9 +248,12 @@ class MisplacedTable(QWidget):
         self.label_button.setText(f"Change to {self._proposed or '…'}")
         n, place = len(self.model.table), self._current + 1
         text = f"{place:,} of {n:,}" if place else f"{n:,}"
-        if n_decided := self.model.table.attrs.get("n_decided", 0):
-            text += f", {n_decided:,} decided"
+        n_decided = self.model.table.attrs.get("n_decided", 0)
+        if n_decided:
+            text += f" ✓{n_decided:,}"
+        tip = f"{n_decided:,} decided. Show the list, or the evidence on the selected cell"
         self.place_button.setText(text)
+        self.place_button.setToolTip(tip)
         self.place_button.setVisible(self.source is not None and n > 0)
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)
