@@ -277,7 +277,8 @@ class CentroidEncoderWidget(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Show what can be done now, and what the last function of `tl` has found."""
-        if now.differs(before, "cells", "result", "check", "labels", "labeling", "label_key"):
+        parts = "cells", "result", "check", "labels", "labeling", "label_key"
+        if now.differs(before, "mode", *parts):
             self._on_shown()
         elif now.differs(before, "links"):
             self._fold()
@@ -313,7 +314,8 @@ class CentroidEncoderWidget(QWidget):
             review, is_free and (has_map or self.session.state.check is not None)
         )
         self.tabs.setTabVisible(new_data, is_free and has_map)
-        n = len(self.misplaced.model.table) if self.misplaced.source is not None else 0
+        is_list = self.misplaced.source is not None and self.misplaced.is_current
+        n = len(self.misplaced.model.table) if is_list else 0
         self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
         self._fold()
 

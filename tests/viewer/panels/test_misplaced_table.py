@@ -22,6 +22,7 @@ class List:
 
     def __init__(self, adata: ad.AnnData, qtbot: QtBot) -> None:
         self.adata, self.session = adata, Session()
+        self.session.set(mode="Review")
         self.widget, self.keep = MisplacedTable(self.session), SaveRow(self.session)
         for widget in (self.widget, self.keep):
             qtbot.addWidget(widget)

@@ -128,6 +128,8 @@ class CellsPanel(QWidget):
             self._show_gate(before)
         if now.differs(before, "cells", "links", "tables", "columns", "group"):
             self._show_images()
+        if is_linked or now.differs(before, "group", "cells"):
+            self._show_marks()
         if is_other or is_linked or now.differs(before, "group", "mode"):
             self._show_selection()
         if now.zoomed is not None and now.differs(before, "zoomed"):
@@ -422,12 +424,16 @@ class CellsPanel(QWidget):
         """Rows of the selected cells."""
         return np.flatnonzero(self._session.state.selected)
 
-    def _show_selection(self) -> None:
-        chosen = self._rows
+    def _show_marks(self) -> None:
+        """Mark the selected cells, while one labels in an event of its own."""
         if self._session.state.labeling is None:
             self._mark()
         else:
             self._marking.start()
+
+    def _show_selection(self) -> None:
+        """Describe the selected cells, and offer what can be done with them."""
+        chosen = self._rows
         if self._session.state.mode != "Explore":
             return
         self._describe()

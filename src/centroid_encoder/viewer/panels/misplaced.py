@@ -49,6 +49,8 @@ class MisplacedTable(QWidget):
         self._wanted: Source | None = REGIONS
         self._proposed = ""
         """The class that the selected cells may belong to."""
+        self.is_current = False
+        """Whether the labels are those of the list."""
         self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
@@ -97,10 +99,11 @@ class MisplacedTable(QWidget):
         self._on_cells()
 
     def show_state(self, before: State, now: State) -> None:
-        """List the cells, unless labels are given by hand, since they take long to find."""
-        parts = "result", "check", "labels", "label_key", "labeling", "regions", "cells"
-        if now.labeling is None and now.differs(before, *parts):
-            self._on_cells(is_other=now.differs(before, "result", "check"))
+        """List the cells while the card is shown, and with another map, since it takes long."""
+        is_other = now.differs(before, "result", "check", "cells")
+        self.is_current &= not now.differs(before, "labels", "label_key", "regions")
+        if now.labeling is None and (is_other or (now.mode == "Review" and not self.is_current)):
+            self._on_cells(is_other=is_other)
         elif now.differs(before, "group"):
             self._on_selection()
 
@@ -169,6 +172,7 @@ class MisplacedTable(QWidget):
         Those of another map or check are other cells; otherwise, the next cell follows a decided
         one.
         """
+        self.is_current = True
         found, doubts = verdict(self._session)
         self.found.say(found)
         self.doubts.say(doubts, "warning")

@@ -95,7 +95,8 @@ class Session:
     def set(self, **parts: Any) -> None:
         """Replace parts of the state, and draw it."""
         with self.changing():
-            self.state = replace(self.state, **parts)
+            if any(getattr(self.state, name) is not value for name, value in parts.items()):
+                self.state = replace(self.state, **parts)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
