@@ -31,6 +31,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.tl._check import check_read
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
+from centroid_encoder.viewer.data.join import Misfit
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import compile_colors
 from centroid_encoder.viewer.map.picture import on_screen
@@ -278,10 +279,8 @@ class CentroidEncoderWidget(QWidget):
     def show_state(self, before: State, now: State) -> None:
         """Show what can be done now, and what the last function of `tl` has found."""
         parts = "cells", "result", "check", "labels", "labeling", "label_key"
-        if now.differs(before, "mode", *parts):
+        if now.differs(before, "mode", *parts) or now.differs(before, "links", "regions"):
             self._on_shown()
-        elif now.differs(before, "links"):
-            self._fold()
         function = now.written.function if now.written and now.differs(before, "written") else ""
         if function == "cross_validate":
             self.misplaced.choose(OUT_OF_FOLD)
@@ -325,7 +324,8 @@ class CentroidEncoderWidget(QWidget):
         if not there:
             self.data.hide()
         links = bool(self.catalog.joins) or self.catalog.layer is None
-        links &= self.data.mend_button.isHidden()
+        faults = self.catalog.faults.values()
+        links &= not any(isinstance(x, Misfit) and x.better for x in faults)
         decided = not there or (self.session.label_key is not None and links)
         if decided != self._decided:
             self._decided = decided
@@ -545,7 +545,7 @@ class CentroidEncoderWidget(QWidget):
         """Lay running jobs and messages over the map, and the details of the table."""
         training, data, new, save = self.training_panel, self.data, self.new_data, self.save_row
         self._cures = {
-            data.message: data.mend_button,
+            data.message: QWidget(),
             save.message: save.without_button,
             new.message: new.cures,
             self.message: training.cures,

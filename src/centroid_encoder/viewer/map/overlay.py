@@ -263,17 +263,19 @@ class LayerLink:
         `corner` is the pixel of the layer of the cells where the data begin.
         """
         is_multiscale = isinstance(data, list)
+        shape = None if is_multiscale else np.shape(data)
         if drawn is not None and drawn.multiscale == is_multiscale:
             if is_multiscale:
                 # napari would read the part that it has read of the last pixels.
                 ends = np.array(data[-1].shape) - 1
                 drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
-            # Each assignment redraws it.
-            if not np.array_equal(drawn.translate, corner):
+            # Each assignment redraws it; that of the place also updates napari's extent.
+            is_there = np.array_equal(drawn.translate, corner) and np.shape(drawn.data) == shape
+            drawn.data = data
+            if not is_there:
                 drawn.translate = corner
             if drawn.name != name:
                 drawn.name = name
-            drawn.data = data
             if drawn.metadata[DRAWN] != colors:
                 drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
             return drawn

@@ -12,6 +12,7 @@ from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QLabel, QTabBar, QWidget
+from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.data.columns import coordinates, image_of, image_stem, name_of
 from centroid_encoder.viewer.data.ids import CellLayer
@@ -77,7 +78,7 @@ class CellsPanel(QWidget):
         self.images.setAccessibleName("Images")
         self.images.setExpanding(False)
         self.images.setDrawBase(False)
-        self.images.tabBarClicked.connect(self.show_image)
+        self.images.currentChanged.connect(self.show_image)
         self.images.hide()
         self.selection_text, self.unseen_text = Message(wraps=False), Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
@@ -288,13 +289,15 @@ class CellsPanel(QWidget):
         images, catalog = self._images, self._session.catalog
         bar, adata, column = self.images, self._session.adata, catalog.image_column
         bar.setVisible(bool(images))
-        if not images or adata is None or column is None:
+        selected = self._session.state.selected
+        if not images or adata is None or column is None or len(selected) != adata.n_obs:
             return
-        counts = adata.obs[column][self._session.state.selected].map(name_of).value_counts()
-        while bar.count() <= len(images):
-            bar.addTab("")
-        while bar.count() > len(images) + 1:
-            bar.removeTab(bar.count() - 1)
+        counts = adata.obs[column][selected].map(name_of).value_counts()
+        with signals_blocked(bar):
+            while bar.count() <= len(images):
+                bar.addTab("")
+            while bar.count() > len(images) + 1:
+                bar.removeTab(bar.count() - 1)
         layers = [None if image.link is None else image.link.layer for image in images]
         bar.setTabText(0, "all images")
         for i, (image, layer) in enumerate(zip(images, layers, strict=True), start=1):
@@ -306,12 +309,13 @@ class CellsPanel(QWidget):
         shown = [
             i for i, layer in enumerate(layers, start=1) if layer is not None and layer.visible
         ]
-        bar.setCurrentIndex(shown[0] if len(shown) == 1 else 0)
+        with signals_blocked(bar):
+            bar.setCurrentIndex(shown[0] if len(shown) == 1 else 0)
 
     def show_image(self, place: int) -> None:
         """Show one image alone, or all of them if `place` is 0."""
         catalog = self._session.catalog
-        if place <= 0:
+        if place == 0:
             for layer in list(catalog.put_away):
                 layer.visible = True
             catalog.put_away.clear()

@@ -99,7 +99,7 @@ class LabelPanel(QWidget):
         """Propose a column for another table, and show other labels."""
         if now.differs(before, "cells"):
             self._on_table()
-        if now.differs(before, "cells", "labels", "labeling"):
+        if now.differs(before, "cells", "labels", "labeling", "draft"):
             self._on_shown()
 
     def toggle(self) -> None:

@@ -65,7 +65,7 @@ class LiveMap(QObject):
             return (labeling, labeling.classes, labeling.codes.tobytes()) if there else None
         if session.state.result is not None or session.label_key is None:
             return None
-        return session.table, session.label_key, session.shown_codes.tobytes()
+        return session.state.cells, session.label_key, session.shown_codes.tobytes()
 
     def show_state(self, before: State, now: State) -> None:
         """Train again when labels have changed; a training of the user replaces a first map."""

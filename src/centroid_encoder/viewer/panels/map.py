@@ -244,7 +244,8 @@ class MapPanel(QWidget):
         """Draw the cells without regions; return whether it is or will be possible."""
         session, now = self._session, self._session.state
         if plane == COMPONENTS and now.components is None:
-            self._computing.request(partial(components, adata), self._on_computed)
+            if not self._computing.is_due:
+                self._computing.request(partial(components, adata), self._on_computed)
             return False
         try:
             points = now.components if plane == COMPONENTS else plane_of(adata, plane)

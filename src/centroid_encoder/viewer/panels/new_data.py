@@ -79,6 +79,8 @@ class NewDataPanel(JobPanel):
         super().__init__(session, form)
         self._used: Table | None = None
         """Table with the map that the running job uses."""
+        self._failed: tuple[Table, str, Table] | None = None
+        """That table, its map and the new cells, for which a cure may be chosen."""
         tip = "Place the cells of this table in the map of another one, without training"
         self.place_button = button("", tip, self.place)
         """Shown for a table without a map; the parent lays it out."""
@@ -120,6 +122,7 @@ class NewDataPanel(JobPanel):
             offer(self.parents, [("none", ""), *columns], self.parents.value)
         if now.differs(before, "tables", "cells", "result"):
             self.offer()
+        if now.differs(before, "tables", "cells", "result", "labeling"):
             origin = self._map_elsewhere
             self.place_button.setVisible(origin is not None)
             if origin is not None:
@@ -160,6 +163,8 @@ class NewDataPanel(JobPanel):
         reference, table = self.reference, self.table_box.value
         if reference is not None and table is not None:
             self._place(reference, self.session.state.key, table, arguments)
+        elif self._failed is not None and self.session.table is self._failed[2]:
+            self._place(*self._failed, arguments)
 
     def _place(
         self, reference: Table, key: str, table: Table, arguments: Mapping[str, object]
@@ -172,7 +177,7 @@ class NewDataPanel(JobPanel):
             self.confidence.value = SURE  # Otherwise every cell gets a class.
         chosen = self.form.arguments(INGEST) | names | dict(arguments)
         call = Call("ingest", str(stored["label_key"]), chosen)
-        self._used = reference
+        self._used, self._failed = reference, (reference, key, table)
         origin = reference.name if reference.path is None else reference.path.name
         make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
         self.begin(table, call, make, table.name)
@@ -180,6 +185,7 @@ class NewDataPanel(JobPanel):
     def enable(self) -> None:
         """Enable the controls that can be used now."""
         ready = self.reference is not None and self.task is None
+        self.place_button.setEnabled(self.task is None)
         has_table = self.table_box.value is not None
         self.table_box.setVisible(has_table)
         self.map_button.setVisible(has_table)

@@ -115,7 +115,8 @@ class SaveRow(QWidget):
         """Say what cannot be saved of another table, and offer what can be done now."""
         if now.differs(before, "cells"):
             self._check()
-        if now.differs(before, "cells", "result", "check", "draft", "labels", "labeling", "links"):
+        parts = "cells", "result", "check", "draft", "labels", "labeling", "links", "label_key"
+        if now.differs(before, *parts):
             self._offer()
 
     def _offer(self) -> None:

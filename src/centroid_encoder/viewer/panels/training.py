@@ -70,7 +70,7 @@ class TrainingPanel(JobPanel):
             self._on_said(*now.message)
         if now.differs(before, "columns", "cells"):
             self._on_columns()
-        if now.differs(before, "label_key", "result", "draft", "labeling"):
+        if now.differs(before, "label_key", "result", "draft", "labeling", "columns", "cells"):
             # Other labels would not be those that one gives by hand.
             self.form.label_key.enabled = now.labeling is None and now.table is not None
             self._on_labels()

@@ -58,6 +58,8 @@ class WhyPanel(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Show another cell, or the evidence of another map; the classes may have other colours."""
+        if now.differs(before, "cells"):
+            self._features = None
         if now.mode != self._mode:
             return
         if now.differs(before, "group", "links", "mode") or now.drawn is not before.drawn:

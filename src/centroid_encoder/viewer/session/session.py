@@ -113,18 +113,20 @@ class Session:
         """Call all views until the state stays as it is; a view that fails stops no other one."""
         failures: list[Exception] = []
         self._n_changing += 1
-        while self._drawn is not self.state:
-            before, now = self._drawn, self.state
-            self._drawn = now
-            for view in list(self._views):
-                if (render := view()) is None:
-                    self._views.remove(view)
-                    continue
-                try:
-                    render(before, now)
-                except Exception as error:
-                    failures.append(error)
-        self._n_changing -= 1
+        try:
+            while self._drawn is not self.state:
+                before, now = self._drawn, self.state
+                self._drawn = now
+                for view in list(self._views):
+                    if (render := view()) is None:
+                        self._views.remove(view)
+                        continue
+                    try:
+                        render(before, now)
+                    except Exception as error:
+                        failures.append(error)
+        finally:
+            self._n_changing -= 1
         if failures:
             raise failures[0]
 
@@ -222,6 +224,8 @@ class Session:
         if labeling is not None:
             labeling.close()
         table, self._corrections = self.catalog.table, None
+        # What was made of another table would keep it in memory.
+        self._made.clear()
         adata = None if table is None else table.adata
         if adata is not None:
             # The key of the results that were shown last, or "ce", or the first other key.
@@ -342,6 +346,7 @@ class Session:
         publish(table, job.key)
         self.catalog.show_elsewhere(table)
         if table is not self.table:
+            self.set(tables=Version())
             return
         is_check, key = call.function == "cross_validate", self.state.key
         with self.changing():
@@ -352,7 +357,7 @@ class Session:
                 check = StoredCrossValidation.read(table.adata, key)
                 self.set(check=check, columns=Version(), labels=Version())
             if job.key in (key, by_image(key)):
-                self.set(written=call)
+                self.set(written=call, **({} if is_check else {"plane": None}))
 
     def select(
         self,
