@@ -453,7 +453,7 @@ class Training(_run.Job):
         if groups is not None and several and len(np.unique(groups[fit.division.train])) > 1:
             rows = np.union1d(held_out, unseen)
             _, of_rows = np.unique(groups[rows], return_inverse=True)
-            parts = np.random.default_rng(0).permutation(of_rows.max() + 1) % N_PARTS
+            parts = np.random.default_rng(0).permutation(of_rows.max(initial=-1) + 1) % N_PARTS
             return rows, parts[of_rows]
         rows = np.union1d(held_out, at_most(N_FITTED, unseen))
         parts = np.full(len(rows), -1)

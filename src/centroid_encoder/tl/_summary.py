@@ -342,7 +342,9 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     words = f" ({interval}; before calibration {before:.1f})" if interval else ""
     text = f"The calibration error of {cells} cells is {error:.1f} points{words}."
     if quality.get("calibration_error_low") == 0:
-        text = f"No miscalibration was found in {quality['n']:,} {cells} cells{words}."
+        n = f"{quality['n']:,}"
+        which = f"these {n}" if cells == "these" else f"{n} {cells}"
+        text = f"No miscalibration was found in {which} cells{words}."
     sentences = [text]
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
