@@ -68,7 +68,7 @@ coverage: screen  ## Run the tests and say which lines they never reach
 	@$(PIP) install -qq --group coverage -c constraints.txt
 	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 
-lint: $(ENV)  ## Check style, spelling, types, imports, plain English and the files of registries
+lint: $(ENV)  ## Check style, spelling, types, imports, plain English, references and registry files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
@@ -76,6 +76,8 @@ lint: $(ENV)  ## Check style, spelling, types, imports, plain English and the fi
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python packaging/plain_english.py
 	$(BIN)/python packaging/check.py --quick
+	$(BIN)/python -m sphinx -q -W --keep-going -b dummy -t local -D nb_execution_mode=off docs \
+	  build/references
 
 format: $(ENV)  ## Fix what can be fixed by itself
 	$(BIN)/ruff check --fix

@@ -38,6 +38,7 @@ from centroid_encoder.tl._measure import Measurement
 from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Scene
+from centroid_encoder.viewer.session.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,22 +164,22 @@ def labelling(widget: CentroidEncoderWidget) -> None:
         widget.label.name_line.setText(name)
         widget.label.add_class()
     queue.suggest()
-    while queue.queue.current is None:
+    while queue.current is None:
         wait(10)
-    labeling = session.labeling
+    labeling = session.state.labeling
     assert labeling is not None
     names = [one.name for one in labeling.classes]
-    maps: list[object] = [None]
+    maps: list[object] = []
 
-    def on_shown() -> None:
-        if session.draft is not None and session.draft is not maps[-1]:
-            maps.append(session.draft)
+    def count_maps(before: State, now: State) -> None:
+        if now.draft is not None and now.draft is not before.draft:
+            maps.append(now.draft)
 
-    session.shown_changed.connect(on_shown)
+    session.show_in(count_maps)
 
     def label_all(milliseconds: int) -> None:
         for _ in range(N_LABELS):
-            if (cell := queue.queue.current) is not None:
+            if (cell := queue.current) is not None:
                 name = truth.iloc[cell.row]
                 key = str(1 + names.index(name)) if name in names else "N"
                 QTest.keyClick(canvas, Qt.Key(ord(key)))
@@ -187,10 +188,8 @@ def labelling(widget: CentroidEncoderWidget) -> None:
     for milliseconds in PER_LABEL:
         name = f"{N_LABELS} labels by keys, one in {milliseconds} ms"
         latency(widget, name, partial(label_all, milliseconds))
-    assert session.labeling is not None
-    print(
-        f"    {len(session.labeling.labels)} cells are labelled; {len(maps) - 1} live maps finished"
-    )
+    n_labels, n_maps = len(labeling.labels), len(maps)
+    print(f"    {n_labels} cells are labelled; {n_maps} live maps finished")
     widget.label.end()
 
 
@@ -285,21 +284,21 @@ def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
     """Print the time from **Train** to the first picture of the training, and cancel it."""
     loop, session, framed = QEventLoop(), widget.session, []
 
-    def on_framed(*_: object) -> None:
-        framed.append(time.perf_counter())
+    def note_frame(before: State, now: State) -> None:
+        if now.frame is not None and now.frame is not before.frame:
+            framed.append(time.perf_counter())
 
     def on_drawn(_: object) -> None:
         if framed:
             loop.quit()
 
-    session.framed.connect(on_framed)
+    session.show_in(note_frame)
     canvas = widget.map.canvas.canvas
     connection = canvas.mpl_connect("draw_event", on_drawn)
     started, cpu = time.perf_counter(), time.process_time()
     widget.train()
     loop.exec()
     drawn, cpu = time.perf_counter(), time.process_time() - cpu
-    session.framed.disconnect(on_framed)
     canvas.mpl_disconnect(connection)
     print(
         f"{name}: first picture computed after {framed[0] - started:.2f} s, drawn after "

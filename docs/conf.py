@@ -1,12 +1,15 @@
 """Sphinx configuration."""
 
 import os
-import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-from inventories import inventories
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.intersphinx import resolve_reference_detect_inventory
 
 project = "centroid-encoder"
 author = "centroid-encoder developers"
@@ -18,7 +21,6 @@ site = os.environ.get(
 )
 
 extensions = [
-    "inventories",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -95,7 +97,26 @@ autodoc_preserve_defaults = True
 autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request"}
 napoleon_google_docstring = False
 
-intersphinx_mapping = inventories()
+# Sphinx downloads the inventory of each manual, a list of its names and their pages. Without a
+# connection, it takes the names in docs/inventories, and the site has the same links.
+MANUALS = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "matplotlib": "https://matplotlib.org/stable/",
+    "anndata": "https://anndata.readthedocs.io/en/stable/",
+    "scanpy": "https://scanpy.readthedocs.io/en/stable/",
+    "sklearn": "https://scikit-learn.org/stable/",
+    "skimage": "https://scikit-image.org/docs/stable/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+    "napari": "https://napari.org/stable/",
+}
+# `make lint` sets the tag `local`, so that each name is known to be in docs/inventories.
+download = () if tags.has("local") else (None,)  # noqa: F821 - Sphinx defines `tags`
+intersphinx_mapping = {
+    manual: (address, (*download, f"inventories/{manual}.inv"))
+    for manual, address in MANUALS.items()
+}
 intersphinx_timeout = 10
 
 # Names without a dot are parameters, columns or words, and numpy's types have private parts. All
@@ -106,10 +127,56 @@ nitpick_ignore_regex = [
     ("py:.*", r".*[ \[\]{}()=\"'×,].*"),
     ("py:.*", r"numpy\._typing\..*"),
     ("py:.*", r"\d.*"),
+    ("py:class", r"jscatter\..*"),  # its manual has no inventory
     ("py:.*", r".*\.$"),
     # Core is for developers, who read the code.
     ("py:.*", r"(centroid_encoder\.)?(core|errors|recipes)\..*"),
     ("py:class", r"sparse\..*"),
-    ("py:obj", r"(CodedMap|Division|Fit|FittedMap|Layout|Network|Novelty|novelty|Scatter)\..*"),
+    (
+        "py:obj",
+        r"(CodedMap|Division|Fit|FittedMap|Layout|Network|Novelty|novelty|Placer|Scatter)\..*",
+    ),
     ("py:obj", r"CentroidEncoder\..*"),
 ]
+
+# What docstrings and annotations call things, and what their manuals do.
+ALIASES = {
+    "AnnData": "anndata.AnnData",
+    "ArrayLike": "numpy.typing.ArrayLike",
+    "Axes": "matplotlib.axes.Axes",
+    "DataFrame": "pandas.DataFrame",
+    "Figure": "matplotlib.figure.Figure",
+    "NDArray": "numpy.typing.NDArray",
+    "Viewer": "napari.Viewer",
+    "ndarray": "numpy.ndarray",
+    "anndata._core.anndata.AnnData": "anndata.AnnData",
+    "matplotlib.axes._axes.Axes": "matplotlib.axes.Axes",
+    "numpy.random._generator.Generator": "numpy.random.Generator",
+    "numpy.random.mtrand.RandomState": "numpy.random.RandomState",
+    "torch._C.Generator": "torch.Generator",
+    "CentroidEncoder": "centroid_encoder.CentroidEncoder",
+}
+SHORT = {"np.": "numpy.", "pd.": "pandas.", "ce.": "centroid_encoder."}
+
+
+def by_another_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
+) -> Any:
+    """Resolve a name that was not found by the name that its manual uses."""
+    target = node.get("reftarget", "")
+    name = ALIASES.get(target, target)
+    for short, whole in SHORT.items():
+        if name.startswith(short):
+            name = whole + name.removeprefix(short)
+    if name == target or node.get("refdomain") != "py":
+        return None
+    node["reftarget"] = name
+    if name.startswith("centroid_encoder."):
+        domain, page = env.domains["py"], node["refdoc"]
+        return domain.resolve_xref(env, page, app.builder, "obj", name, node, content)
+    return resolve_reference_detect_inventory(env, node, content)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the function above with a higher priority than intersphinx."""
+    app.connect("missing-reference", by_another_name, priority=400)

@@ -118,7 +118,7 @@ def cells() -> dict[str, list[Any]]:
     return {
         "names": list(adata.obs_names),
         "labels": adata.obs[session.label_key].astype(str).tolist(),
-        "selected": list(adata.obs_names[session.selected]),
+        "selected": list(adata.obs_names[session.state.selected]),
         "places": np.round(points, 1).tolist(),
     }
 

@@ -13,7 +13,6 @@ from anndata import AnnData
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QInputDialog
 
-from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 from centroid_encoder.viewer.session.corrections import mark_key
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.queue import SUFFIX
@@ -54,7 +53,7 @@ class LabelsByHand:
 
     @property
     def labeling(self) -> Labeling | None:
-        return self.widget.session.labeling
+        return self.widget.session.state.labeling
 
     @property
     def hand(self) -> Hand:
@@ -64,7 +63,7 @@ class LabelsByHand:
     @property
     def selected_cells(self) -> list[str]:
         assert self.adata is not None
-        return list(self.adata.obs_names[self.widget.session.selected])
+        return list(self.adata.obs_names[self.widget.session.state.selected])
 
     def step_by_hand(self, act: Callable[[], object]) -> list[AnnData]:
         """Do what changes labels or classes; the model has been changed already."""
@@ -256,8 +255,8 @@ class LabelsByHand:
         panel, labeling = self.widget.queue, self.labeling
         if labeling is None:
             return []
-        cell = panel.queue.current
-        rows = np.flatnonzero(self.widget.session.selected).tolist()
+        cell = panel.current
+        rows = np.flatnonzero(self.widget.session.state.selected).tolist()
         if cell is not None and rows == [cell.row] and cell.label in self.hand.names:
             self.give([labeling.adata.obs_names[cell.row]], [cell.label])
         return self.step_by_hand(lambda: self.strike(Qt.Key.Key_Return))
@@ -266,46 +265,17 @@ class LabelsByHand:
         if self.labeling is not None:
             self.strike(Qt.Key.Key_N)
 
-    def do_back(self) -> list[AnnData]:
-        labeling, queue = self.labeling, self.widget.queue.queue
-        if labeling is None:
-            return []
-        goes, before, hand = bool(queue._trail), dict(self.hand.labels), self.hand
-
-        def back() -> None:
-            self.strike(Qt.Key.Key_Backspace)
-            cell = queue.current
-            if goes and cell is not None:
-                hand.labels.pop(labeling.adata.obs_names[cell.row], None)
-
-        changed = self.step_by_hand(back)
-        assert len(before) - len(hand.labels) in (0, 1)
-        return changed
-
-    def do_agree(self) -> list[AnnData]:
-        panel, labeling = self.widget.queue, self.labeling
-        if labeling is None or panel.agree_button.isHidden():
-            return []
-        queue, hand = panel.queue, self.hand
-        names = labeling.adata.obs_names
-        for place in queue.page(N_THUMBNAILS):
-            cell = queue.cells[place]
-            is_open = names[cell.row] not in hand.labels and cell.row not in queue.skipped
-            if is_open and cell.label in hand.names:
-                self.give([names[cell.row]], [cell.label])
-        return self.step_by_hand(panel.agree_button.click)
-
     def do_apply(self) -> list[AnnData]:
         labeling, session = self.labeling, self.widget.session
         button = self.widget.queue.apply_button
         if labeling is None:
             return []
-        assert button.isEnabled() == (session.draft is not None)
+        assert button.isEnabled() == (session.state.draft is not None)
         before = labeling.adata.obs.columns
         button.click()
         if "Fewer than" in self.widget.message.text():
             button.click()
-        if session.draft is not None and self.widget.message.text().startswith("Written"):
+        if session.state.draft is not None and self.widget.message.text().startswith("Written"):
             found = labeling.adata.obs[f"{labeling.column}{SUFFIX}"]
             assert found.notna().all()
             assert found[list(self.hand.labels)].astype(str).to_dict() == self.hand.labels
@@ -346,7 +316,7 @@ class LabelsByHand:
         assert panel.body.isHidden() == (labeling is None)
         if labeling is None:
             # Only a first map, which is never written, may be drawn in place of a stored one.
-            assert session.draft is None or session.result is None
+            assert session.state.draft is None or session.state.result is None
             return
         assert labeling.adata is session.adata
         keys = [one.key for one in labeling.classes if one.key]
@@ -355,16 +325,12 @@ class LabelsByHand:
             (one.name, one.key) for one in labeling.classes
         ]
         assert not self.pressed
-        if session.draft is not None:
-            assert session.draft.X is labeling.adata.X
-            assert session.draft.obs_names.equals(labeling.adata.obs_names)
-            assert session.drawn.label_key == labeling.column
-        queue = self.widget.queue.queue
-        rows = [cell.row for cell in queue.cells]
+        if session.state.draft is not None:
+            assert session.state.draft.X is labeling.adata.X
+            assert session.state.draft.obs_names.equals(labeling.adata.obs_names)
+            assert session.state.drawn.label_key == labeling.column
+        rows = [cell.row for cell in self.widget.queue.queue.cells]
         assert len(rows) == len(set(rows))
-        assert 0 <= queue.place <= len(rows)
-        if queue.current is not None and queue.current.row in rows[: queue.place]:
-            raise AssertionError("the queue has a cell twice")
 
 
 def state(labeling: Labeling) -> tuple[Any, Any]:

@@ -10,10 +10,11 @@ import pytest
 from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
+from qtpy.QtCore import Qt
 
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.classes import save_counts
-from tests.viewer.seen import marked, seen_colors, texts
+from tests.viewer.seen import marked, seen_colors
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def click(study: Any, layer: Labels, label: int) -> list[str]:
         if getattr(callback, "__func__", None) is not None:
             list(callback(study.viewer, event) or ())
     session = study.widget.session
-    return session.adata.obs_names[session.selected].tolist()
+    return session.adata.obs_names[session.state.selected].tolist()
 
 
 def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three, study):
@@ -142,9 +143,21 @@ def test_of_images_at_one_place_the_first_is_shown(three, study, is_first, qtbot
 
     qtbot.waitUntil(lambda: visible() == ["A_mask", "A.tiff"])
     assert drawn(viewer) == ["A_mask · label"]
-    assert any(text.startswith("A is shown") for text in texts(widget.cells))
+    # A tab of the image says so, and counts the selected cells.
+    bar = widget.cells.images
+    assert bar.isVisible()
+    assert bar.tabText(bar.currentIndex()) == "A"
+    n = (cells.obs["ImageName"] == "C").sum()
+    widget.select(np.flatnonzero(cells.obs["ImageName"] == "C"))
+    assert [bar.tabText(i) for i in range(bar.count())] == ["all images", "A", "B", f"C: {n}"]
+    qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(3).center())
+    assert visible() == ["C_mask", "C.tiff"]
+    assert bar.currentIndex() == 3
+    qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(1).center())
+    assert visible() == ["A_mask", "A.tiff"]
     # What the user shows later stays.
     viewer.layers["B_mask"].visible = True
+    assert bar.currentIndex() == 0
     qtbot.wait(50)
     widget.catalog.refresh()
     assert visible() == ["A_mask", "A.tiff", "B_mask"]

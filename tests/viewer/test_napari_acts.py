@@ -27,7 +27,7 @@ def label_by_hand(widget: CentroidEncoderWidget) -> AnnData:
 
 
 def n_by_hand(widget: CentroidEncoderWidget) -> int:
-    return int(widget.session.labeling.counts().sum())
+    return int(widget.session.state.labeling.counts().sum())
 
 
 def close_dock(viewer: Viewer) -> None:
@@ -258,6 +258,21 @@ def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(viewer, shown, q
     assert not joined
 
 
+def test_a_large_stack_is_compared_in_a_thread(open_on, table, viewer, qtbot, monkeypatch):
+    widget = open_on(table)
+    monkeypatch.setattr("centroid_encoder.viewer.data.ids.MAX_PIXELS_AT_ONCE", 10)
+    layer = viewer.layers["nuclei"]
+    join = widget.catalog.join
+    # napari has redrawn it, but the pixels are the same.
+    layer.refresh()
+    qtbot.wait(500)
+    assert widget.catalog.join is join
+    item = int(table.obs["cell_id"].iloc[0])
+    layer.data[layer.data == item] = 0
+    layer.refresh()
+    qtbot.waitUntil(lambda: widget.catalog.join.n_joined == table.n_obs - 1)
+
+
 @pytest.mark.parametrize("act", ["select", "label", "color"])
 def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, shown, act, qtbot):
     widget, layer, adata = shown
@@ -274,7 +289,7 @@ def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, s
     assert widget.message.kind == "error"
     assert "it was read again" in widget.message.text()
     assert adata.obs["cell_type_by_hand"].astype(object).equals(kept)
-    assert not widget.session.selected.any()
+    assert not widget.session.state.selected.any()
     # Afterwards, everything is that of the cells that are left.
     (at,) = np.flatnonzero(adata.obs_names == "cell50")
     widget.select(np.array([at]))
@@ -291,7 +306,7 @@ def test_two_widgets_on_one_table_show_one_result(open_widget, cells, train, qtb
     other.form.max_epochs.value = 3
     for one in (widget, other):
         one.show_table(cells, label_key="cell_type")
-        qtbot.waitUntil(lambda one=one: one.session.draft is not None, timeout=30_000)
+        qtbot.waitUntil(lambda one=one: one.session.state.draft is not None, timeout=30_000)
     # It replaces the first maps.
     for trainer in (widget, other):
         train(trainer)

@@ -75,7 +75,7 @@ del dock, widget, second, other
 def begin_to_train(widget):
     widget.form.max_epochs.value = 100_000
     widget.train()
-    wait(lambda: widget.session.frame is not None)
+    wait(lambda: widget.session.state.frame is not None)
 
 
 viewer.open_sample("centroid-encoder", "tissue")

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pytest
+from napari.utils.theme import get_theme
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import (
     QAbstractButton,
@@ -15,6 +17,9 @@ from qtpy.QtWidgets import (
     QScrollArea,
     QWidget,
 )
+
+from centroid_encoder.viewer import _widget
+from centroid_encoder.viewer.map.scene import contrast
 
 LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_some"
 
@@ -77,3 +82,107 @@ def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
             follows = after.y() > before.y() + 8
             follows |= abs(after.y() - before.y()) <= 8 and after.x() > before.x()
             assert follows, (card, first, second, first.text(), second.text())
+
+
+def settle(qtbot) -> None:
+    """Wait until all is laid out."""
+    qtbot.wait(50)
+
+
+@pytest.mark.parametrize(("size", "least"), [((1500, 950), 540), ((1280, 780), 440)])
+def test_the_map_keeps_its_size(open_on, viewer, cells, train, check, qtbot, size, least):
+    window = viewer.window._qt_window
+    window.resize(*size)
+    widget = open_on(cells)
+    train(widget)
+    window.resizeDocks(
+        [widget.parentWidget()], [round(_widget.SHARE * size[0])], Qt.Orientation.Horizontal
+    )
+    canvas = widget.map.canvas
+    qtbot.waitUntil(lambda: min(canvas.width(), canvas.height()) >= least)
+    settle(qtbot)
+    before = canvas.size()
+
+    def same() -> bool:
+        settle(qtbot)
+        return canvas.size() == before
+
+    check(widget)
+    assert same()
+    long = "A message of several lines. " * 20
+    messages = widget.message, widget.save_row.message, widget.new_data.message, widget.data.message
+    rows = np.arange(20)
+    for card in widget.modes.values():
+        widget.show_mode(card)
+        for selected in (rows[:0], rows[:1], rows):
+            widget.select(selected)
+            assert same(), card
+        for message in messages:
+            message.say(long, "warning")
+            assert same(), message
+            assert message.isVisible()
+            assert canvas.rect().contains(message.mapTo(widget.map, message.rect().center()))
+    for column in ("label", "confidence", ("", cells.var_names[0]), ("", "cell_type")):
+        widget.cells.color_box.choose(column)
+        assert same(), column
+    widget.data.toggle()
+    assert same()
+    widget.label.toggle()
+    widget.show_mode(widget.label)
+    widget.queue.suggest_button.click()
+    for i in range(12):
+        widget.label.name_line.setText(f"class {i}")
+        widget.label.add_class()
+    assert same()
+    # The card of a high window does not keep a window from becoming low.
+    for height in (1000, size[1]):
+        window.resize(size[0], height)
+        settle(qtbot)
+    assert window.height() == size[1]
+    assert same()
+    for part in (widget.label.name_line, widget.label.start_button):
+        assert part.visibleRegion().boundingRect() == part.rect()
+
+
+def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, qtbot, monkeypatch):
+    monkeypatch.setattr(_widget, "FADES", 50)
+    widget = open_on(cells)
+    widget.session.say("Only for a while.")
+    assert widget.message.isVisible()
+    qtbot.waitUntil(lambda: not widget.message.isVisible())
+    widget.new_data.say_notices(["3 of 9 cells are odd: look at them. There is more to say"])
+    settle(qtbot)
+    qtbot.wait(100)
+    message = widget.new_data.message
+    assert message.isVisible()
+    assert message.text() == "3 of 9 cells are odd."
+    assert "There is more to say." in message.toolTip()
+    qtbot.mouseClick(message, Qt.MouseButton.LeftButton)
+    assert not message.isVisible()
+    # A message takes the place of the one before.
+    widget.save_row.message.say("A warning.", "warning")
+    widget.session.say("Another one.", "warning")
+    assert not widget.save_row.message.isVisible()
+    widget.log_button.click()
+    lines = widget.log.toPlainText()
+    assert widget.log.isVisible()
+    widget.log.hide()
+    for text in ("Only for a while.", "There is more to say.", "A warning.", "Another one."):
+        assert lines.count(text) == 1
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_warnings_can_be_read(open_on, viewer, cells, qtbot, theme):
+    viewer.theme = theme
+    widget = open_on(cells)
+    grounds = [getattr(get_theme(theme), x).as_hex("long") for x in ("background", "foreground")]
+    for kind in ("warning", "error"):
+        widget.message.say("Read me.", kind)
+        settle(qtbot)
+        color = widget.message.palette().windowText().color().name()
+        drawn = widget.message.grab().toImage()
+        assert drawn.pixelColor(1, 1).name() == grounds[0]
+        assert all(contrast(color, ground) >= 4.5 for ground in grounds)
+    widget.data.fold.say("Look here", "")
+    fold = widget.data.fold.palette().buttonText().color().name()
+    assert all(contrast(fold, ground) >= 4.5 for ground in grounds)

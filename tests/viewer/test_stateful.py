@@ -357,7 +357,7 @@ class User(LabelsByHand):
                 table.model.index(row, 0), how.ClearAndSelect | how.Rows
             )
             name = table.model.table["cell"].iloc[row]
-            assert self.adata.obs_names[self.widget.session.selected].tolist() == [name]
+            assert self.adata.obs_names[self.widget.session.state.selected].tolist() == [name]
 
     def do_regions(self) -> None:
         box = self.widget.map.regions_box
@@ -403,7 +403,7 @@ class User(LabelsByHand):
         if drawn:
             self.viewer.layers.remove(self.pick(drawn))
             self.do_color_by()
-            self.widget.select(np.flatnonzero(self.widget.session.selected)[::-1])
+            self.widget.select(np.flatnonzero(self.widget.session.state.selected)[::-1])
 
     def do_paint(self) -> None:
         """Enlarge a label with napari's brush, and perhaps undo it."""
@@ -455,7 +455,7 @@ class User(LabelsByHand):
                 self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
-        assert widget.session.labeling is None
+        assert widget.session.state.labeling is None
         self.check_keymaps()
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
@@ -489,7 +489,7 @@ class User(LabelsByHand):
             assert act.isEnabled() == (table is not None and widget.training is None)
         assert widget.training_panel.progress.isHidden() == (widget.training is None)
         if table is not None:
-            assert widget.session.selected.shape == (table.adata.n_obs,)
+            assert widget.session.state.selected.shape == (table.adata.n_obs,)
 
     def check_layers(self) -> None:
         widget = self.widget
@@ -497,7 +497,7 @@ class User(LabelsByHand):
         assert {layer for layer in self.viewer.layers if not is_drawn(layer)} == set(self.layers)
         marked = []
         for link, join in widget.catalog.joins.items():
-            ids = {int(i) for i in join.ids[join.joined & widget.session.selected]}
+            ids = {int(i) for i in join.ids[join.joined & widget.session.state.selected]}
             if isinstance(link.layer, ItemLayer):
                 assert set(link.layer.selected_data) == ids
             elif ids and link.layer.visible:
@@ -537,9 +537,9 @@ class User(LabelsByHand):
                 assert not counts.get(name, 0)
         if mode == "label" and join is not None:
             column = corrected(self.adata, label_key)
-            colors, hidden = label_colors(self.adata, column), widget.session.hidden
+            colors, hidden = label_colors(self.adata, column), widget.session.state.hidden
             # Cells without a label are seen while one labels.
-            unlabelled = "nothing" if widget.session.labeling is None else FAINT[:7]
+            unlabelled = "nothing" if widget.session.state.labeling is None else FAINT[:7]
             for row in np.flatnonzero(join.joined)[::7]:
                 name = self.adata.obs[column].iloc[row]
                 found = self._color_of(layer, int(join.ids[row]))
@@ -549,7 +549,7 @@ class User(LabelsByHand):
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
         if widget.map.result is not None:
-            drawn, key = widget.session.drawn_adata, widget.session.drawn.key
+            drawn, key = widget.session.state.drawn_adata, widget.session.state.drawn.key
             key = "X_ce" if key == "ce" else key
             assert np.array_equal(scene.points, drawn.obsm[key], equal_nan=True)
             if self.labeling is None:
@@ -557,15 +557,15 @@ class User(LabelsByHand):
         # A column that is labelled by hand may have classes that its map lacks.
         if widget.result is not None and widget.result.label_key not in {x for _, x in self.hands}:
             cells = misplaced(
-                self.adata, key=widget.session.key, regions=widget.session.misplaced_by
+                self.adata, key=widget.session.state.key, regions=widget.session.misplaced_by
             ).index
             if widget.misplaced.source is REGIONS:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
         if not widget.map.canvas.isHidden():
             assert len(scene.points) == self.adata.n_obs
-            shown = [name not in widget.session.hidden for name in scene.names]
+            shown = [name not in widget.session.state.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown
-        checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
+        checked = self.adata is not None and f"{widget.session.state.key}_cv" in self.adata.uns
         assert widget.misplaced.found.isHidden() != checked
 
     def _colors(self, layer: Layer) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from qtpy.QtWidgets import (
     QDockWidget,
     QMainWindow,
     QMenu,
+    QPlainTextEdit,
     QScrollArea,
+    QSizePolicy,
     QTabBar,
     QToolButton,
     QWidget,
@@ -31,20 +34,23 @@ from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import compile_colors
 from centroid_encoder.viewer.map.picture import on_screen
-from centroid_encoder.viewer.map.scene import Style
+from centroid_encoder.viewer.map.scene import Style, blend, readable
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.classes import ClassList
 from centroid_encoder.viewer.panels.data import DataPanel, dropped
 from centroid_encoder.viewer.panels.fields import button, column, delayed, form_label, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
+from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, import_jobs
 
 if TYPE_CHECKING:
@@ -54,8 +60,14 @@ PLUGIN, SAMPLE = "centroid-encoder", "tissue"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
 LOADING = "Loading PyTorch …"
-SHARE = 0.37
+SHARE = 0.375
 """Share of the window that the dock takes at first."""
+CARD = 123
+"""Least height of the card below the map in pixels; the map is a square if there is room."""
+FADES = 6_000
+"""Milliseconds after which a message that is no warning is hidden."""
+READABLE = 4.5
+"""Least contrast between a text and its ground, as WCAG 2 requires."""
 TISSUE = 0.35
 """Share of the window that the tissue keeps beside a map in a dock of its own."""
 FLOATING = 0.9
@@ -102,12 +114,13 @@ class CentroidEncoderWidget(QWidget):
         self.map = MapPanel(self.session)
         self.cells = CellsPanel(self.session, self.viewer)
         self.classes = ClassList(self.session)
-        self.misplaced = MisplacedTable(self.session)
+        evidence = WhyPanel(self.session, self.viewer, "Review")
+        self.misplaced = MisplacedTable(self.session, evidence)
         self.new_data = NewDataPanel(self.session)
         self.save_row = SaveRow(self.session)
         self.training_panel = TrainingPanel(self.session)
         self.form = self.training_panel.form
-        self.form.shown_wanted.connect(partial(self.data.show_details, True))
+        self.form.shown_wanted.connect(self.data.show)
         self.message = self.training_panel.message
         self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
@@ -117,13 +130,17 @@ class CentroidEncoderWidget(QWidget):
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
         self.misplaced.train_button.clicked.connect(self._on_train_corrected)
         self.label.names.addWidget(self.queue.suggest_button)
-        if (layout := self.label.body.layout()) is not None:
-            layout.addWidget(self.queue)
+        self.setTabOrder(self.label.name_line, self.queue.suggest_button)
+        self.label.below.insertWidget(1, self.queue)
+        self.notes, self.cards = QWidget(), _Scrolled()
+        self.log = QPlainTextEdit(self)
+        """All messages, in a window of its own."""
+        self.log.setWindowFlags(Qt.WindowType.Dialog)
+        self.log.setWindowTitle("Centroid-Encoder: messages")
+        self.log.setReadOnly(True)
+        self._fading = delayed(self, FADES, self._fade)
         self._lay_out()
-        self.session.finished.connect(self._on_finished)
-        self.session.shown_changed.connect(self._on_shown)
-        self.session.table_changed.connect(self._on_shown)
-        self.catalog.link_changed.connect(self._fold)
+        self.session.show_in(self.show_state)
         self.map.canvas.buttons["full"].clicked.connect(self.show_full)
         lasso = self.map.canvas.buttons["lasso"]
         lasso.toggled.connect(self.cells.draw_lasso)
@@ -150,13 +167,58 @@ class CentroidEncoderWidget(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
-        if watched is self._full and event.type() == QEvent.Type.Close:
+        kind = event.type()
+        if watched is self._full and kind == QEvent.Type.Close:
             self._bring_back()
-        wheel = event.type() == QEvent.Type.Wheel
-        if wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+        elif watched in (self.map, self.data, self.notes):
+            if kind in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+                self._lay_over()
+        elif isinstance(watched, Message) and kind == QEvent.Type.MouseButtonRelease:
+            if not watched.hasSelectedText():
+                self._dismiss(watched)
+        elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
         return super().eventFilter(watched, event)
+
+    def event(self, event: QEvent) -> bool:
+        """Let the map be a square if the card below it keeps its least height."""
+        done = super().event(event)
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest) and self._full is None:
+            room = self.map.height() + self.cards.height()
+            wanted = max(CARD, room - self.map.width())
+            if wanted != self.cards.wanted:
+                self.cards.wanted = wanted
+                self.cards.updateGeometry()
+        return done
+
+    def _lay_over(self) -> None:
+        """Keep the details at the upper edge of the map, and the messages at the lower one."""
+        width, height = self.map.width(), self.map.height()
+        for part, at_top in ((self.data, True), (self.notes, False)):
+            wraps, hint = part.hasHeightForWidth(), part.sizeHint().height()
+            needed = part.heightForWidth(width) if wraps else hint
+            part.setGeometry(0, 0 if at_top else height - needed, width, needed)
+            part.raise_()
+
+    def _on_note(self, message: Message, text: str) -> None:
+        """Show a message alone, and write it into the log."""
+        self.log.appendPlainText(f"{datetime.now():%H:%M}  {text}")
+        for other in self._cures:
+            if other is not message:
+                self._dismiss(other)
+        self._fading.start()
+
+    def _fade(self) -> None:
+        """Hide the messages that are no warnings."""
+        for message in self._cures:
+            if message.kind == "info":
+                message.hide()
+
+    def _dismiss(self, message: Message) -> None:
+        """Hide a message and the buttons that belong to it."""
+        message.hide()
+        self._cures[message].hide()
 
     def show_table(
         self,
@@ -185,7 +247,7 @@ class CentroidEncoderWidget(QWidget):
     @property
     def result(self) -> Result | None:
         """The map that is drawn, or None."""
-        return self.session.result
+        return self.session.state.result
 
     @property
     def training(self) -> Task | None:
@@ -213,12 +275,20 @@ class CentroidEncoderWidget(QWidget):
         """End the training or the check and leave everything as it was."""
         self.training_panel.progress.cancel()
 
-    def _on_finished(self, function: str) -> None:
+    def show_state(self, before: State, now: State) -> None:
+        """Show what can be done now, and what the last function of `tl` has found."""
+        parts = "cells", "result", "check", "labels", "labeling", "label_key"
+        if now.differs(before, "mode", *parts):
+            self._on_shown()
+        elif now.differs(before, "links"):
+            self._fold()
+        function = now.written.function if now.written and now.differs(before, "written") else ""
         if function == "cross_validate":
             self.misplaced.choose(OUT_OF_FOLD)
             self.show_mode(self.misplaced)
+            self.misplaced.say_verdict(self.message)
         elif function == "ingest":
-            self.cells.color_box.choose(colorings.PREDICTED)
+            self.session.set(coloring=colorings.PREDICTED)
 
     def show_mode(self, card: QWidget) -> None:
         """Show the card of a mode below the map."""
@@ -228,20 +298,24 @@ class CentroidEncoderWidget(QWidget):
         # A hidden card needs no room: the map gets it.
         for i, card in enumerate(self.modes.values()):
             card.setVisible(i == self.tabs.currentIndex() and self.session.table is not None)
-        self.misplaced.decisions.setVisible(not self.misplaced.isHidden())
+        self.session.set(mode=list(self.modes)[self.tabs.currentIndex()])
+        self.cards.verticalScrollBar().setValue(0)
 
     def _on_shown(self) -> None:
         """Offer what can be done with a map, and count the cells to review."""
-        has_map, has_table = self.session.result is not None, self.session.table is not None
+        has_map, has_table = self.session.state.result is not None, self.session.table is not None
         train_button = self.training_panel.train_button
-        for part in (self.data.fold, train_button, self.cells.colors, self.tabs):
+        for part in (train_button, self.cells.colors, self.cards, self.tabs):
             part.setVisible(has_table)
         self._on_tab()
         review, new_data = list(self.modes).index("Review"), list(self.modes).index("New data")
-        is_free = self.session.labeling is None
-        self.tabs.setTabVisible(review, is_free and (has_map or self.session.check is not None))
+        is_free = self.session.state.labeling is None
+        self.tabs.setTabVisible(
+            review, is_free and (has_map or self.session.state.check is not None)
+        )
         self.tabs.setTabVisible(new_data, is_free and has_map)
-        n = len(self.misplaced.model.table) if self.misplaced.source is not None else 0
+        is_list = self.misplaced.source is not None and self.misplaced.is_current
+        n = len(self.misplaced.model.table) if is_list else 0
         self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
         self._fold()
 
@@ -249,12 +323,13 @@ class CentroidEncoderWidget(QWidget):
         """Show the details when something is to be decided, and hide them when nothing is."""
         there = self.session.table is not None
         if not there:
-            self.data.show_details(False)
+            self.data.hide()
         links = bool(self.catalog.joins) or self.catalog.layer is None
+        links &= self.data.mend_button.isHidden()
         decided = not there or (self.session.label_key is not None and links)
         if decided != self._decided:
             self._decided = decided
-            self.data.show_details(not decided)
+            self.data.setVisible(not decided)
 
     @property
     def _window(self) -> QMainWindow | None:
@@ -324,7 +399,7 @@ class CentroidEncoderWidget(QWidget):
         full, self._full = self._full, None
         if full is not None:
             full.removeEventFilter(self)
-            self._parts.insertWidget(self._place, self.picture, stretch=1)
+            self._parts.insertWidget(1, self.picture, stretch=1)
             self.picture.show()
             full.close()
             # The dock has to be gone first.
@@ -366,21 +441,25 @@ class CentroidEncoderWidget(QWidget):
             page=theme.background.as_hex("long"),
             panel=theme.canvas.as_hex("long"),
             ink=theme.text.as_hex("long"),
-            unlabeled=theme.highlight.as_hex("long"),
+            unlabeled=blend(theme.text.as_hex("long"), theme.canvas.as_hex("long"), 0.6),
         )
         self.map.canvas.set_style(style, theme.icon.as_hex("long"))
-        warning, error = ("#e3b617", "#ff6b6b") if style.dark else ("#8a6a00", "#b00020")
+        # The grounds are those of a message and of a button.
+        ground, colors = theme.foreground.as_hex("long"), ("#e3b617", "#ff6b6b")
+        warning, error = (readable(color, ground, style.ink, READABLE) for color in colors)
         sheet = (
             f'Message[kind="warning"] {{ color: {warning}; }}'
             f'Message[kind="error"] {{ color: {error}; }}'
+            f"Fold {{ color: {warning}; text-align: left; padding-left: 4px; }}"
+            f"#over {{ background: {style.page}; }}"
+            "#over > Message { padding: 2px 6px; }"
             "Strip { background: transparent; }"
-            f"#change {{ background: {theme.foreground.as_hex('long')}; }}"
+            f"#change {{ background: {ground}; }}"
             "#change { border: none; padding: 4px 20px 4px 6px; }"
             f"#headline {{ color: {style.ink}; font-size: 14px; font-weight: bold; }}"
         )
         # napari styles no window of its own, such as the list below a field.
-        colors = f"background: {theme.foreground.as_hex('long')}; color: {style.ink};"
-        self.cells.color_box.matches.setStyleSheet(colors)
+        self.cells.color_box.matches.setStyleSheet(f"background: {ground}; color: {style.ink};")
         # The map can be in a dock of its own.
         for part in (self, self.picture):
             part.setStyleSheet(sheet)
@@ -408,11 +487,11 @@ class CentroidEncoderWidget(QWidget):
         training.of_map.addRow(form_label("Regions"), self.map.regions_box)
         training.of_map.addRow(form_label("Components"), self.map.axes_box)
         training.of_new_data.addWidget(self.new_data.form)
-        header = side_by_side(
-            (data.table_box, 2), (data.fold, 3), training.train_button, self.menu_button
-        )
+        named = (data.table_box, 2), (self.cells.images, 3), (data.fold, 3), data.positions_button
+        begin = self.new_data.place_button, training.train_button
+        header = side_by_side(*named, *begin, self.menu_button)
         # Without a table, the menu stays at the right.
-        header.insertStretch(2)
+        header.insertStretch(4)
         # A method would keep a closed widget in memory.
         open_sample = partial(self.viewer.open_sample, PLUGIN, SAMPLE)
         self.map.starts.addWidget(button("Open table …", "", data.open_action.trigger))
@@ -434,25 +513,27 @@ class CentroidEncoderWidget(QWidget):
             self.tabs.addTab(name)
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
-        bar = side_by_side(self.tabs, self.save_row)
+        self.log_button = QToolButton()
+        self.log_button.setText("Log")
+        self.log_button.setToolTip("All messages")
+        self.log_button.clicked.connect(self.log.show)
+        bar = side_by_side(self.tabs, self.log_button, self.save_row)
         bar.insertStretch(1)
+        self._lay_out_notes()
         inner = QWidget()
-        above = data, training.progress, side_by_side((self.message, 1), training.cures)
-        self._place = len(above)
-        cards = self.modes.values()
-        self._parts = column(inner, *above, self.picture, *self.save_row.below, *cards)
+        column(inner, *self.modes.values()).addStretch()
+        # The map keeps its size, whatever there is in a card.
+        self.cards.setWidget(inner)
+        self.cards.setWidgetResizable(True)
+        self.cards.setMinimumHeight(CARD)
+        self.cards.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        # napari would add a stretch if no part took all the room.
+        self.picture.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.cards.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.cards.setFrameShape(QScrollArea.Shape.NoFrame)
+        self._parts = column(self, header, self.picture, self.cards, bar)
+        self._parts.setContentsMargins(6, 2, 6, 2)
         self._parts.setStretchFactor(self.picture, 1)
-        # While the map is in a dock of its own, the cards stay at the top.
-        self._parts.addStretch()
-        # A low window scrolls; it would otherwise grow beyond the screen.
-        scrolled = _Scrolled()
-        scrolled.setWidget(inner)
-        scrolled.setWidgetResizable(True)
-        scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
-        # The decisions of a review stay in view.
-        decisions = self.misplaced.decisions
-        column(self, header, scrolled, decisions, bar).setContentsMargins(6, 2, 6, 2)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in self.findChildren(kind):
                 # Otherwise the wheel itself gives the field the focus.
@@ -460,9 +541,40 @@ class CentroidEncoderWidget(QWidget):
                 field.installEventFilter(self)
         self._on_shown()
 
+    def _lay_out_notes(self) -> None:
+        """Lay running jobs and messages over the map, and the details of the table."""
+        training, data, new, save = self.training_panel, self.data, self.new_data, self.save_row
+        self._cures = {
+            data.message: data.mend_button,
+            save.message: save.without_button,
+            new.message: new.cures,
+            self.message: training.cures,
+        }
+        jobs = data.opening, data.measuring, new.opening, training.progress, new.progress
+        for job in jobs:
+            job.setObjectName("over")
+        cures = save.without_button, new.cures, training.cures
+        column(self.notes, *jobs, *self._cures, *cures).setSpacing(0)
+        for part in (self.notes, data):
+            part.setObjectName("over")
+            part.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+            part.setParent(self.map)
+        for message in self._cures:
+            message.said.connect(partial(self._on_note, message))
+        for part in (self.map, self.notes, data, *self._cures):
+            part.installEventFilter(self)
+
 
 class _Scrolled(QScrollArea):
-    """A widget that scrolls up and down, and is as wide as its content needs."""
+    """A widget that scrolls up and down, and is as wide as its content needs.
+
+    `wanted` is its height in pixels, if there is room.
+    """
+
+    wanted = CARD
+
+    def sizeHint(self) -> QSize:
+        return QSize(super().sizeHint().width(), self.wanted)
 
     def minimumSizeHint(self) -> QSize:
         content, bar = self.widget(), self.verticalScrollBar()

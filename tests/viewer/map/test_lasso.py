@@ -72,9 +72,9 @@ def test_cells_inside_of_a_line_are_selected(
         (-2, middle / 2, CTRL, left_of(middle) - left_of(middle / 2)),
     ):
         draw(-2, left, height + 2, right, keys)
-        assert set(np.flatnonzero(widget.session.selected).tolist()) == expected != set()
+        assert set(np.flatnonzero(widget.session.state.selected).tolist()) == expected != set()
     # The table has no positions: points could be those of an embedding.
-    assert widget.session.group.uses_features == (kind == "points")
+    assert widget.session.state.group.uses_features == (kind == "points")
     button.click()
     assert [x for x in viewer.layers if x.name != "selected cells"] == layers
     # A lasso ends with its layer, and needs a layer of cells.
@@ -107,7 +107,7 @@ def test_every_cell_of_a_plane_is_selected(viewer, make_cells, draw, open_widget
     viewer.layers.selection.active = layer
     button.click()
     draw(-2, -2, 62, 35)
-    selected = 1 + np.flatnonzero(widget.session.selected)
+    selected = 1 + np.flatnonzero(widget.session.state.selected)
     seen = np.unique(stack[15])[1:]
     assert selected.tolist() == [i for i in seen if np.argwhere(stack[15] == i)[:, 1].mean() < 35]
     assert len(selected) > 5
@@ -135,4 +135,4 @@ def test_no_small_cell_of_a_large_image_is_missed(viewer, make_cells, draw, open
     viewer.scene.camera.zoom *= 0.7
     widget.map.canvas.buttons["lasso"].click()
     draw(-300, -300, 4400, 4400)
-    assert widget.session.selected.all()
+    assert widget.session.state.selected.all()

@@ -29,12 +29,18 @@ def test_the_gate_selects_cells_by_value_in_map_and_tissue(widget, viewer, mappe
     widget.cells.show_column("size")
     assert gate.isVisible()
     for ends, rows in (((10, 20), range(10, 21)), ((100, 118), range(100, 119))):
-        gate.setValue(ends)
+        gate.slider.setValue(ends)
         assert sorted(widget.map.canvas.map.selected) == list(rows)
         assert marked(viewer, viewer.layers["nuclei"]) == set(ids[list(rows)])
     # A label does not move the handles.
     give_label(widget.cells.label_button, "type 2")
-    assert gate.value() == (100, 118)
+    assert gate.slider.value() == (100, 118)
+    # A number can be typed.
+    low, high = gate.boxes
+    high.setValue(110)
+    assert sorted(widget.map.canvas.map.selected) == list(range(100, 111))
+    low.setValue(0)
+    assert sorted(widget.map.canvas.map.selected) == list(range(111))
     widget.cells.color_box.choose("label")
     assert gate.isHidden()
 
@@ -85,7 +91,9 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
         for column in ("cell_type", "half"):
             widget.form.label_key.value = column
             qtbot.waitUntil(
-                lambda key=column: session.draft is not None and session.drawn.label_key == key,
+                lambda key=column: (
+                    session.state.draft is not None and session.state.drawn.label_key == key
+                ),
                 timeout=60_000,
             )
             assert len(canvas.map.rows) == 120
@@ -101,6 +109,6 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
         assert widget.result is None
         assert not widget.save_row.save_figure_action.isEnabled()
     train(widget)
-    assert session.draft is None
+    assert session.state.draft is None
     assert widget.result.label_key == "half"
     assert not canvas.title.text().startswith("draft")

@@ -61,14 +61,17 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(widget, viewer, train,
     check(widget)
     # The map and the selection do not change.
     assert cells.obsm["X_ce"] is embedding
-    assert np.flatnonzero(widget.session.selected).tolist() == [7]
+    assert np.flatnonzero(widget.session.state.selected).tolist() == [7]
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
 
     quality = cells.uns["ce_cv"]["quality"]
     error, low, high = (100 * quality[f"voronoi_error{end}"] for end in ("", "_low", "_high"))
     found = widget.misplaced.found.text().replace("\u00a0", " ")
     interval = f"95 % interval {low:.1f} to {high:.1f} %, 2 folds, n = 120"
-    assert f"Voronoi error of held-out cells: {error:.1f} % ({interval})" in found
+    text = f"held-out cells in the region of another class: {error:.1f} % ({interval})"
+    assert text in found
+    # The list hides the result in a low card, so that it is a message, too.
+    assert text in widget.message.text().replace("\u00a0", " ")
     per_class = cells.uns["ce_cv"]["per_class"]
     held_out = cells.uns["ce"]["quality"]["per_class"]
     # The errors of the classes are counted by the rule in the title of the map.
@@ -82,7 +85,7 @@ def test_the_error_is_shown_and_doubtful_cells_are_listed(widget, viewer, train,
     assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
     assert any(f"For {len(suspects)} of 120 cells, the label" in text for text in texts(widget))
     widget.misplaced.view.selectRow(0)
-    assert cells.obs_names[widget.session.selected].tolist() == [suspects.index[0]]
+    assert cells.obs_names[widget.session.state.selected].tolist() == [suspects.index[0]]
     assert widget.misplaced.label_button.text() == f"Change to {suspects['predicted'].iloc[0]}"
     # The layer shows these cells.
     widget.cells.color_box.choose("out-of-fold error")

@@ -135,10 +135,10 @@ def test_a_group_is_a_column_that_says_how_it_was_made_and_is_saved(widget, mapp
     widget.classes.select([1])
     keep(widget)
     widget.cells.show_column("gene1")
-    low, high = widget.cells.gate.value()
-    widget.cells.gate.setValue((low, (low + high) / 2))
+    low, high = widget.cells.gate.slider.value()
+    widget.cells.gate.slider.setValue((low, (low + high) / 2))
     keep(widget, "low gene1")
-    kept = widget.session.selected.copy()
+    kept = widget.session.state.selected.copy()
     assert {"selection 1", "selection 2", "low gene1"} <= set(entries(widget.cells.color_box))
     for taken in ("cell_type", "gene3", " ", "a/b"):
         before = mapped.obs.copy()
@@ -183,11 +183,9 @@ def test_all_features_are_saved_as_a_table(widget, mapped, tmp_path, qtbot):
 def test_only_the_last_selection_is_compared_and_one_cell_is_not(widget, qtbot):
     panel = widget.cells.effects
     lasso(widget, np.arange(50, 90))
-    qtbot.waitUntil(lambda: panel._task is not None)
-    before = panel._task
+    assert panel.comparing.is_due
     lasso(widget, PLANTED)
     assert panel.table is None
-    assert before._steps.cancelled.is_set()
     assert features(widget, qtbot)[0] == "gene5"
     widget.select(np.array([3]))
     assert not panel.isVisible()
@@ -235,7 +233,7 @@ def test_cells_of_confused_classes_are_named_by_both(widget, mapped):
     )  # fmt: skip
     view.clicked.emit(index)
     label, predicted = f"type {index.row()}", f"type {index.column() - 1}"
-    assert session.group.how == f"label {label}, predicted {predicted}"
-    assert session.group.uses_features
-    assert set(mapped.obs["cell_type"][session.selected]) == {label}
-    assert set(mapped.obs["ce_label"][session.selected]) == {predicted}
+    assert session.state.group.how == f"label {label}, predicted {predicted}"
+    assert session.state.group.uses_features
+    assert set(mapped.obs["cell_type"][session.state.selected]) == {label}
+    assert set(mapped.obs["ce_label"][session.state.selected]) == {predicted}

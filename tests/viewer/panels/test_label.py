@@ -157,7 +157,7 @@ def test_a_binding_of_the_user_comes_back(label, strike, viewer, table):
     # A dock that is closed while one labels gives all keys back.
     start.click()
     viewer.window.remove_dock_widget(widget)
-    assert widget.session.labeling is None
+    assert widget.session.state.labeling is None
     assert (set(layer.keymap), set(viewer.keymap)) == keys
 
 
@@ -218,7 +218,7 @@ def test_enter_in_a_line_is_no_answer_to_the_queue(label, qtbot, table, viewer):
     line.setFocus()
     line.setText("c")
     qtbot.keyClick(line, KEY.Key_Return)
-    assert "c" in [one.name for one in widget.session.labeling.classes]
+    assert "c" in [one.name for one in widget.session.state.labeling.classes]
     assert not accepted
     widget.classes.view.setFocus()
     qtbot.keyClick(widget.classes.view, KEY.Key_Return)
@@ -248,7 +248,7 @@ def test_a_class_is_renamed_gets_a_key_and_a_colour_and_is_removed(label, table)
     assert given(table) == {"cell0": "macrophage"}
     widget.select(np.array([], dtype=int))
     choose("Select its cells")
-    assert np.flatnonzero(widget.session.selected).tolist() == [0]
+    assert np.flatnonzero(widget.session.state.selected).tolist() == [0]
     choose("Remove, with its labels")
     assert shown_classes(widget) == [["a", "1", "0"]]
     assert not given(table)
@@ -259,8 +259,8 @@ def test_a_live_map_appears_and_keeps_its_places(label, table, settled):
     session, panel = widget.session, widget.label
     label_some(widget)
     settled(widget)
-    first = session.drawn
-    assert session.draft.X is table.X
+    first = session.state.drawn
+    assert session.state.draft.X is table.X
     assert widget.map.result is first
     assert widget.result is None
     assert list(table.obsm) == []
@@ -273,18 +273,18 @@ def test_a_live_map_appears_and_keeps_its_places(label, table, settled):
     # Before the next training, the cells have the colours of their new labels.
     assert widget.map.canvas.map.scene.names == ("a", "b", "c")
     settled(widget)
-    second = session.drawn
+    second = session.state.drawn
     assert list(second.classes) == ["a", "b", "c"]
     between = np.linalg.norm(centers["a"] - centers["b"])
     for name, center in zip(second.classes[:2], second.centers[:2], strict=True):
         assert np.linalg.norm(center - centers[name]) < 0.6 * between
-    held_out = session.draft.obs["held_out"].to_numpy()
+    held_out = session.state.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
-    assert session.draft.obs[COLUMN][held_out].isna().all()
+    assert session.state.draft.obs[COLUMN][held_out].isna().all()
     assert f"of {held_out.sum()} wrong" in widget.map.canvas.title.text()
     # Cells of the live map are selected as those of any map.
     widget.map.canvas.selection_made.emit(np.array([7]), "replace")
-    assert_array_equal(np.flatnonzero(session.selected), [7])
+    assert_array_equal(np.flatnonzero(session.state.selected), [7])
     # The live map stays after Done.
     panel.start_button.click()
     assert widget.map.result is second
@@ -335,7 +335,7 @@ def test_a_training_is_dropped_when_labels_change_or_the_table(label, table, set
     qtbot.waitUntil(lambda: live.task is not None)
     assert live.task is not running
     widget.show_table(ad.AnnData(np.ones((5, 2))))
-    assert widget.session.labeling is None
+    assert widget.session.state.labeling is None
     assert not live.is_due
     assert len(given(table)) == 6
     # The labels are continued when the table is shown again.
@@ -344,7 +344,7 @@ def test_a_training_is_dropped_when_labels_change_or_the_table(label, table, set
     widget.label.start_button.click()
     assert shown_classes(widget) == [["a", "1", "3"], ["b", "2", "3"]]
     settled(widget)
-    assert widget.session.draft is not None
+    assert widget.session.state.draft is not None
 
 
 def test_a_window_that_closes_ends_the_training_of_a_live_map(label, viewer, qtbot):
@@ -355,7 +355,7 @@ def test_a_window_that_closes_ends_the_training_of_a_live_map(label, viewer, qtb
     with patch.object(viewer.window._qt_window, "_save_current_window_settings"):
         viewer.close()
     qtbot.waitUntil(lambda: not isalive(live))
-    assert session.draft is None
+    assert session.state.draft is None
 
 
 def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(label, table, settled):
@@ -364,10 +364,10 @@ def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(label, 
     widget = label()
     label_some(widget)
     settled(widget)
-    assert widget.session.draft is not None
+    assert widget.session.state.draft is not None
     widget.form.features.value = "obsm: constant"
     settled(widget)
-    assert widget.session.draft is None
+    assert widget.session.state.draft is None
     assert "No live map" in widget.label.live_text.text()
 
 
@@ -394,7 +394,7 @@ def test_a_column_that_was_deleted_meanwhile_ends_the_labelling(label, strike, t
     widget.select(np.array([1]))
     strike(KEY.Key_1)
     assert "was deleted" in widget.message.text()
-    assert widget.session.labeling is None
+    assert widget.session.state.labeling is None
     assert COLUMN not in table.obs
 
 
@@ -409,7 +409,7 @@ def test_a_click_with_shift_adds_a_cell_and_with_control_removes_one(label, tabl
         y, x = (layer.data_to_world(place) - center) * zoom / native.devicePixelRatioF()
         at = QPoint(round(x), round(y)) + native.rect().center()
         qtbot.mouseClick(native, left, keys, at)
-    assert np.flatnonzero(widget.session.selected).tolist() == [0, 2]
+    assert np.flatnonzero(widget.session.state.selected).tolist() == [0, 2]
     # A click beside the cells selects none, so that the next key labels none.
     qtbot.mouseClick(native, left, none, QPoint(1, 1))
-    assert not widget.session.selected.any()
+    assert not widget.session.state.selected.any()

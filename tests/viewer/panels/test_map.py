@@ -17,6 +17,7 @@ from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from tests.viewer.seen import entries, names_on
 
 
@@ -138,7 +139,7 @@ def test_names_can_be_switched_off(panel):
     boxes = [name.box for name in names_on(figure.ax)]
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
-    panel._session.hide_classes(frozenset(names[1:]))
+    panel._session.set(hidden=frozenset(names[1:]))
     assert shown_names(figure) == names[:1]
     button.trigger()
     assert shown_names(figure) == []
@@ -167,10 +168,10 @@ def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel, embed):
     show(panel, embed(3, placement="bottleneck"))
     assert entries(box) == [*without, "decoder regions"]
     box.setCurrentText("decoder regions")
-    assert panel._session.regions == "decoder"
+    assert panel._session.state.regions == "decoder"
     show(panel, embed(3))
     assert entries(box) == without
-    assert panel._session.regions == "voronoi"
+    assert panel._session.state.regions == "voronoi"
 
 
 @pytest.fixture
@@ -179,7 +180,12 @@ def panels(qtbot) -> tuple[MapPanel, CellsPanel]:
     session = Session()
     cells = CellsPanel(session, ViewerModel())
     qtbot.addWidget(cells)
-    session.columns_changed.connect(lambda: session.choose_labels("cell_type"))
+
+    def choose(before: State, now: State) -> None:
+        session.choose_labels("cell_type")
+
+    session.show_in(choose)
+    cells.choose = choose
     return shown(MapPanel(session), qtbot), cells
 
 
@@ -210,7 +216,7 @@ def test_the_map_has_the_chosen_colors(panels, embed):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
     cells.show_column("size")
     assert len({colors(figure)[tuple(embedding[row])] for row in solid[:-1]}) == 20
-    assert "█" in cells.color_text.text()
+    assert not cells.gate.isHidden()
     assert figure.ax.get_xlim() == (-1, 1)
     # If the chosen column has been deleted, the cells have the colours of their classes.
     cells.show_column("cell_type")

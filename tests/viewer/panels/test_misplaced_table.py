@@ -22,6 +22,7 @@ class List:
 
     def __init__(self, adata: ad.AnnData, qtbot: QtBot) -> None:
         self.adata, self.session = adata, Session()
+        self.session.set(mode="Review")
         self.widget, self.keep = MisplacedTable(self.session), SaveRow(self.session)
         for widget in (self.widget, self.keep):
             qtbot.addWidget(widget)
@@ -39,7 +40,7 @@ class List:
         ]
 
     def selected(self) -> list[str]:
-        return self.adata.obs_names[self.session.selected].tolist()
+        return self.adata.obs_names[self.session.state.selected].tolist()
 
     def click(self, row: int) -> None:
         at = self.view.visualRect(self.model.index(row, 0)).center()
@@ -63,8 +64,10 @@ def test_cells_are_listed_worst_first_until_a_header_is_clicked(cells):
     expected = ce.tl.misplaced(cells.adata)
     assert len(expected) > 3
     assert cells.column("cell") == list(expected.index)
-    for name in ("label", "region", "split"):
+    for name in ("label", "region"):
         assert cells.column(name) == expected[name].tolist()
+    words = {"train": "training", "test": "held out", "unused": "unused"}
+    assert cells.column("split") == [words[split] for split in expected["split"]]
     assert cells.column("depth") == [f"{depth:.2f}" for depth in expected["depth"]]
     heads = [cells.model.headerData(i, Qt.Orientation.Horizontal) for i in range(5)]
     assert heads == ["cell", "label", "lies in", "split", "depth"]

@@ -86,6 +86,19 @@ def test_results_are_those_of_the_function(widget, send, cells, others):
     assert_equal(others, expected, exact=True)
 
 
+def test_a_table_without_a_map_can_be_placed_in_another_one(widget, cells, others, qtbot):
+    assert widget.new_data.place_button.isHidden()
+    choose(widget, others)
+    assert widget.new_data.place_button.isVisible()
+    assert widget.new_data.place_button.text().startswith("Place in the map of ")
+    widget.new_data.place_button.click()
+    qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
+    assert widget.session.adata is others
+    expected = ce.tl.ingest(others, cells, copy=True, progress=False)
+    assert (others.obs["ce_label"] == expected.obs["ce_label"]).all()
+    assert widget.new_data.place_button.isHidden()
+
+
 def test_the_widget_goes_to_the_new_cells(widget, viewer, send, others, cells):
     assert entries(widget.new_data.table_box) == ["other: AnnData"]
     widget.new_data.confidence.value = 0.7
@@ -247,7 +260,7 @@ def test_cells_without_some_features_have_a_way_into_the_map(
     qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
     assert widget.catalog.table.adata is lacking
     assert np.isfinite(lacking.obsm["X_ce"]).all()
-    assert "they are estimated from the others" in widget.message.text()
+    assert "they are estimated from the others" in widget.log.toPlainText()
     # The limit is not forgotten in the script.
     assert "max_missing=1.0" in widget.save_row.script()
     # The field is set now; beyond the limit, the question comes again.

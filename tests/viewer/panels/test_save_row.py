@@ -68,7 +68,7 @@ def test_what_a_file_cannot_hold_is_said_at_opening_and_left_out_by_a_button(
     catalog = row._session.catalog
     cells.uns["steps"], cells.uns["more"] = [{"a": 1}], [{"b": 2}]
     catalog.choose(catalog.add(cells, "notebook"))
-    assert row.message.kind == "warning"
+    qtbot.waitUntil(lambda: row.message.kind == "warning")
     assert "cannot be saved as it is: entry 'steps' (uns) is a list" in row.message.text()
     assert row.without_button.isHidden()
     row.save_table(path := tmp_path / "cells.h5ad")

@@ -30,7 +30,7 @@ def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None
     """Select cells, and wait for what there is about them."""
     widget.select(np.array(rows))
     why = widget.cells.why
-    qtbot.waitUntil(lambda: why.table is not None and not why._tasks)
+    qtbot.waitUntil(lambda: why.table is not None and not why.is_due)
 
 
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):

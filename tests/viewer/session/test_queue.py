@@ -1,12 +1,12 @@
 """The queue of suggested cells, and the labels of the live map for all others."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from centroid_encoder.tl._telling_features import TellingFeatures
 from centroid_encoder.viewer.session.draft import new_draft, training_job
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, apply_to_all, suggestions
 from centroid_encoder.viewer.session.session import Session
@@ -32,7 +32,7 @@ def label(session: Session, rows: Any) -> None:
 
 
 def train(session: Session) -> None:
-    draft = new_draft(session.labeling)
+    draft = new_draft(session.state.labeling)
     job = training_job(draft, COLUMN, {})
     job.run(lambda _: False)
     job.write(draft)
@@ -40,90 +40,60 @@ def train(session: Session) -> None:
 
 
 def queue_of(*rows: int, novel: tuple[int, ...] = ()) -> Queue:
-    queue = Queue()
     reason = dict.fromkeys(novel, "novel")
-    queue.renew([Suggestion(row, reason.get(row, "typical")) for row in rows], 0)
-    return queue
+    return Queue(tuple(Suggestion(row, reason.get(row, "typical")) for row in rows))
 
 
 def codes(*labelled: int, n: int = 50) -> Any:
     return np.where(np.isin(np.arange(n), labelled), 0, -1)
 
 
-def current(queue: Queue) -> int | None:
-    return None if queue.current is None else queue.current.row
+def rows(cells: Iterable[Suggestion]) -> list[int]:
+    return [cell.row for cell in cells]
 
 
-def test_each_cell_is_labelled_or_skipped_and_steps_are_taken_back():
+def test_the_next_cell_is_the_first_without_a_label():
     queue = queue_of(7, 3, 9)
-    assert queue.text.startswith("1 of 3")
-    queue.follow(codes(7))
-    assert current(queue) == 3
-    queue.skip(codes(7))
-    assert (current(queue), queue.skipped) == (9, {3})
-    assert queue.back() == 3
-    assert (current(queue), queue.skipped) == (3, set())
-    # The queue also goes back to a cell whose label was undone.
-    queue.follow(codes(7, 3))
-    queue.follow(codes(7))
-    assert current(queue) == 3
-    assert queue.back() == 7
-    assert current(queue) == 7
-    assert queue.back() is None
+    assert queue.text(codes()).startswith("1 of 3")
+    assert rows(queue.open(codes(7))) == [3, 9]
+    skipped = queue.skip(3)
+    assert rows(skipped.open(codes(7))) == [9]
+    assert skipped.text(codes(7)).startswith("3 of 3")
+    # The label of the first cell was undone.
+    assert rows(skipped.open(codes())) == [7, 9]
+    assert skipped.text(codes(7, 9)) == ""
 
 
-def test_cells_before_a_chosen_cell_of_the_page_follow_later():
-    queue = queue_of(*range(10, 30))
-    assert queue.page(12) == range(12)
-    queue.place = 5
-    queue.follow(codes(15))
-    assert current(queue) == 16
-    queue.follow(codes(*range(15, 30)))
-    assert current(queue) == 10
-    queue.place = 19
-    assert queue.page(12) == range(12, 20)
+def test_a_chosen_cell_comes_first_and_the_others_keep_their_order():
+    queue = queue_of(*range(10, 16))
+    queue = queue.begin_with(queue.cells[4], codes(10))
+    assert rows(queue.cells) == [10, 14, 11, 12, 13, 15]
+    assert rows(queue.open(codes(10, 14))) == [11, 12, 13, 15]
 
 
 def test_later_suggestions_are_replaced_without_duplicates_and_novel_cells_stay():
     queue = queue_of(7, 3, 9, 5, novel=(9,))
-    queue.follow(codes(7))
-    now = Suggestion(3, "typical", None, 0.6, "NK", 0.3)
-    queue.renew([Suggestion(7, "unsure"), now, *queue_of(9, 20, 21).cells], keep=2)
-    assert [cell.row for cell in queue.cells] == [7, 3, 9, 20]
-    # A cell that stays has the probabilities of the new map.
-    assert queue.cells[1] == now
-    assert current(queue) == 3
-    queue.follow(codes(7, 3, 9, 20))
-    queue.renew([Suggestion(30, "unsure"), Suggestion(31, "unsure")], keep=4)
-    queue.follow(codes(7, 3, 9, 20))
-    assert (current(queue), len(queue.cells)) == (30, 6)
+    found = [Suggestion(7, "unsure"), Suggestion(3, "typical"), *queue_of(9, 20, 21).cells]
+    proposals = pd.DataFrame({"label": ["NK"] * 50, "confidence": 0.6})
+    renewed = queue.renewed(found, codes(7), proposals)
+    assert rows(renewed.cells) == [7, 3, 9, 20]
+    # A cell that stays has the class and the probability of the new map.
+    assert renewed.cells[1] == Suggestion(3, "typical", "NK", 0.6)
+    assert renewed.cells[3].label is None
+    # At the end come as many as were found.
+    found = [Suggestion(30, "unsure"), Suggestion(31, "unsure")]
+    renewed = renewed.renewed(found, codes(7, 3, 9, 20), None)
+    assert rows(renewed.cells) == [7, 3, 9, 20, 30, 31]
+    assert rows(renewed.open(codes(7, 3, 9, 20))) == [30, 31]
 
 
-def test_the_live_map_proposes_labels_and_runners_up(session):
+def test_the_live_map_proposes_labels(session):
     label(session, range(30))
     train(session)
     before = suggestions(session, (), {"layer": "no such layer"})()
-    assert {cell.label for cell in before} <= {one.name for one in session.labeling.classes}
+    assert {cell.label for cell in before} <= {one.name for one in session.state.labeling.classes}
     assert all(cell.probability >= cell.runner_up_probability for cell in before)
-    assert (session.labeling.codes[[cell.row for cell in before]] < 0).all()
-    label(session, range(30, 33))
-    train(session)
-    result = session.drawn
-    after = {cell.row: cell for cell in suggestions(session, (), {}, before)()[-len(before) :]}
-    features = TellingFeatures(session.draft, result)
-    for cell in before:
-        if cell.label == result.classes[result.predicted[cell.row]]:
-            assert after[cell.row].label == cell.label
-            # The same as in the panel of the features.
-            assert after[cell.row].runner_up == features.of_cell(cell.row, 1)["other"].iloc[0]
-
-
-def test_cells_without_a_proposal_or_with_an_outdated_one_get_a_new_one():
-    queue = queue_of(1, 0)
-    queue.cells.append(Suggestion(2, "unsure", "B", 0.5, "T", 0.4))
-    queue.cells.append(Suggestion(3, "unsure", "old name", 0.5, "T", 0.4))
-    queue.propose(pd.Series(["T", None, "T", "B"], dtype="category"))
-    assert [cell.label for cell in queue.cells] == [None, "T", "B", "B"]
+    assert (session.state.labeling.codes[[cell.row for cell in before]] < 0).all()
 
 
 def test_no_labelled_or_skipped_cell_is_suggested(session, unchanged):
@@ -147,7 +117,7 @@ def test_cells_are_spread_over_the_images(session):
 
 
 def test_predictions_fill_a_column_of_their_own(session):
-    adata, labeling = session.adata, session.labeling
+    adata, labeling = session.adata, session.state.labeling
     with pytest.raises(ValueError, match="no live map"):
         apply_to_all(session)
     label(session, [cell.row for cell in suggestions(session, [], {})()])

@@ -25,8 +25,8 @@ def test_results_of_any_name_are_shown(session, embed, cells):
     # Without results of the last name or of "ce", the first ones are shown.
     for adata, key in ((named, "first"), (embed(), "ce"), (cells, "ce")):
         show(session, adata)
-        assert session.key == key
-        assert (session.result is not None) == (key in adata.uns)
+        assert session.state.key == key
+        assert (session.state.result is not None) == (key in adata.uns)
 
 
 def test_a_column_of_measurements_is_not_taken_for_corrections(session, embed):
@@ -34,14 +34,14 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(session, embed):
     scores = np.linspace(0, 1, cells.n_obs)
     cells.obs["cell_type_relabeled"] = scores
     show(session, cells)
-    assert session.result is not None
+    assert session.state.result is not None
     assert list(session.classes) == ["type 0", "type 1", "type 2"]
     # The user's column does not change.
-    errors: list[Exception] = []
-    session.said.connect(lambda said, kind: errors.append(said) if kind == "error" else None)
     session.select(np.array([0]))
     session.label_selected("type 1")
-    assert "fractional" in str(errors[0])
+    said, kind = session.state.message
+    assert kind == "error"
+    assert "fractional" in str(said)
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
 
 
@@ -67,8 +67,7 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session, embed):
 def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     cells = embed()
     show(session, cells)
-    original, said = cells.obs["cell_type"].copy(), []
-    session.said.connect(lambda text, _: said.append(text))
+    original = cells.obs["cell_type"].copy()
 
     def labels() -> list[str]:
         shown = np.asarray(session.classes)[session.codes]
@@ -80,7 +79,7 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     assert labels() == renamed
     session.merge_class("type 1", "T cell")
     assert labels() == [name if name == "type 2" else "T cell" for name in renamed]
-    assert said[-1].startswith("Written to the column 'cell_type_relabeled'")
+    assert session.state.message[0].startswith("Written to the column 'cell_type_relabeled'")
     # Each is one step, and the original stays.
     session.undo()
     assert labels() == renamed
@@ -89,5 +88,5 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     assert cells.obs["cell_type"].equals(original)
     # A name that is taken is refused.
     session.rename_class("type 0", "type 1")
-    assert "already" in str(said[-1])
+    assert "already" in str(session.state.message[0])
     assert labels() == original.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -69,6 +70,11 @@ class Catalog:
     read_later
         Function that reads the ids of a large or lazy layer into a future in a thread and then
         calls `take_ids`. If it is None, the catalog reads them at once.
+    check_later
+        Function that computes the checksum of a large layer in a thread, and calls `forget` if it
+        is not the given one.
+    together
+        Context in which several events follow one another, so that all can be handled at its end.
     """
 
     listed = Signal()
@@ -84,10 +90,13 @@ class Catalog:
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
+        self._without_variables: list[Table] = []
         self.table: Table | None = None
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
         self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
+        self.check_later: Callable[[Labels, int], None] | None = None
+        self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
         self._cells: pd.Index | None = None
@@ -193,10 +202,11 @@ class Catalog:
     def open(self, adata: AnnData, name: str, *, path: Path | None = None) -> None:
         """Add an AnnData, and choose it; it may be one that is chosen and has changed."""
         is_new = all(table.adata is not adata for table in self.tables)
-        table = self.add(adata, name, path=path)
-        # A first table was chosen when it was added, and joining takes long with many cells.
-        if not is_new or self.table is not table:
-            self.choose(table)
+        with self.together():
+            table = self.add(adata, name, path=path)
+            # A first table was chosen when it was added, and joining takes long with many cells.
+            if not is_new or self.table is not table:
+                self.choose(table)
 
     def choose_roles(self, roles: Mapping[str, Role]) -> None:
         """Give columns of the chosen table other roles; raise an InputError if they do not fit."""
@@ -211,12 +221,21 @@ class Catalog:
 
     def refresh(self) -> None:
         """Search for tables again; keep the choices whose tables and layers still exist."""
+        with self.together():
+            self._refresh()
+
+    def _refresh(self) -> None:
         chosen, before, held = self.table, self.tables, [table.layer for table in self.tables]
         layer = None if chosen is None else chosen.layer
         n_columns = 0 if chosen is None else chosen.adata.obs.shape[1]
         for image in (x for x in self._all if isinstance(x, Image) and x not in self._masks):
             self._masks[image] = as_mask(image)
-        self.tables = find_tables(self._all, before)
+        found = find_tables(self._all, [*before, *self._without_variables])
+        # They are kept, since it takes long to make them of many cells.
+        self._without_variables = [
+            x for x in found if x.origin == "features" and not x.adata.n_vars
+        ]
+        self.tables = [table for table in found if table not in self._without_variables]
         new = [table for table in self.tables if table.layer not in held]
         was_of_layer = chosen is not None and chosen.origin not in ("file", "notebook")
         if chosen not in self.tables:
@@ -250,8 +269,9 @@ class Catalog:
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
         self._image_column = self._find_image_column()
-        self.table_changed.emit(True)
-        self.join_again()
+        with self.together():
+            self.table_changed.emit(True)
+            self.join_again()
 
     def check_cells(self) -> bool:
         """Return whether the table still has the cells that it was shown with; else show it again.
@@ -420,9 +440,18 @@ class Catalog:
             read = self._ids[layer]
             if read.done() and read.exception() is None:
                 self._redrawn.discard(layer)
-                if read.result().checksum != checksum(pixels(layer)):
+                known = read.result().checksum
+                # napari also redraws a stack for another plane.
+                if self.check_later is not None and is_slow(layer):
+                    self.check_later(layer, known)
+                elif known != checksum(pixels(layer)):
                     del self._ids[layer]
         return layer not in self._ids
+
+    def forget(self, layer: Labels) -> None:
+        """Read the ids of a layer again, whose pixels have changed in place."""
+        self._ids.pop(layer, None)
+        self.join_again()
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
         """Return the ids of a layer, or None while a thread reads them; cached until it changes."""

@@ -97,7 +97,8 @@ def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
 
     An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object. It also stays if its layer was removed; one of
-    features, or one that its layer no longer holds, stays only with unsaved results.
+    features, or one that its layer no longer holds, stays only with unsaved results. Features
+    without measurements give tables without variables.
     """
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
@@ -150,9 +151,7 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
     if isinstance(layer, CellLayer) and len(layer.features.columns):
-        table = _of_features(layer, known)
-        if table.adata.n_vars:
-            yield table
+        yield _of_features(layer, known)
 
 
 def _of_features(layer: CellLayer, known: list[Table]) -> Table:

@@ -41,10 +41,11 @@ BUTTONS = {
     "home": "Show the whole map",
     "held-out": "Show only the cells that the networks have not seen (rings)",
     "full": "Show the map in a large dock of its own, or bring it back",
+    "map": "Show the map, or a picture that was made without labels",
 }
 """Tooltip of each button."""
 ICONS = {"lasso": "polygon_lasso", "home": "home", "full": "pop_out"}
-TEXTS = {"held-out": "○"}
+TEXTS = {"held-out": "○", "map": "▾"}
 TOOLS: dict[Tool, str] = {
     "lasso": "Lasso: drag around cells to select them",
     "rectangle": "Rectangle: drag a rectangle to select cells",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -15,19 +15,22 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
-from centroid_encoder.pl._values import MAX_CATEGORIES, read_values
+from centroid_encoder.pl._values import MAX_CATEGORIES, read_values, variable_source
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, StoredCrossValidation
 from centroid_encoder.viewer.session.corrections import codes_in
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import LABEL
 
-LABEL = "label"
 PREDICTED = "predicted class"
 MISPLACED = "misplaced cells"
 CONFIDENCE: Literal["confidence"] = "confidence"
 NOVELTY: Literal["novelty"] = "novelty"
 OUT_OF_FOLD = "out-of-fold error"
+NO_COLORS = "original colours"
+
+Coloring = str | tuple[str, str]
 
 SCALE = LinearSegmentedColormap.from_list("scale", ["#ffe98a", "#ff9d1c", "#ff2d2d", "#ff12b0"])
 """Colours of a scale, from pale to saturated, all of them bright: legible over fluorescence."""
@@ -53,6 +56,8 @@ class Colors:
     """One line of HTML that explains the colours."""
     values: NDArray[np.floating] | None = None
     """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
+    scale: tuple[float, float] = 0, 1
+    """The numbers of the first and the last colour."""
     seen: NDArray[np.bool_] | None = None
     """(n_obs,) cells that are coloured in the image, too; None for all."""
     hollow: int | None = None
@@ -61,7 +66,7 @@ class Colors:
 
 def offered(session: Session) -> dict[str, Callable[[], Colors]]:
     """Return the functions that colour cells by labels and by the results that the table has."""
-    adata, of_map, result = session.adata, session.drawn_adata, session.drawn
+    adata, of_map, result = session.adata, session.state.drawn_adata, session.state.drawn
     found: dict[str, Callable[[], Colors]] = {LABEL: partial(_labels, session)}
     if adata is None or of_map is None:
         return found
@@ -74,9 +79,67 @@ def offered(session: Session) -> dict[str, Callable[[], Colors]]:
             # The column is empty if the map has too few cells to estimate it.
             if shares is not None and shares.notna().any():
                 found[name] = partial(_shares, shares, reverse=name == CONFIDENCE)
-    if (stored := StoredCrossValidation.read(adata, session.key)) is not None:
-        found[OUT_OF_FOLD] = partial(_out_of_fold, adata, session.key, stored)
+    if (stored := StoredCrossValidation.read(adata, session.state.key)) is not None:
+        found[OUT_OF_FOLD] = partial(_out_of_fold, adata, session.state.key, stored)
     return found
+
+
+def to_choose(session: Session) -> Mapping[Coloring, str]:
+    """Return the text of all that cells can be coloured by: results, columns and variables."""
+    now = session.state
+    found: Mapping[Coloring, str] = session.of(
+        _to_choose, session, now.cells, now.columns, now.drawn, now.check
+    )
+    return found
+
+
+def _to_choose(session: Session, *_: object) -> Mapping[Coloring, str]:
+    found: dict[Coloring, str] = {name: name for name in (*offered(session), NO_COLORS)}
+    if (adata := session.adata) is not None:
+        names = map(str, [*adata.obs.columns, *variable_source(adata).var_names])
+        found |= {("", name): name for name in names}
+    return found
+
+
+def chosen(session: Session) -> Coloring:
+    """Return what the cells are coloured by: the choice of the user, or the labels."""
+    coloring = session.state.coloring
+    return coloring if coloring in to_choose(session) else LABEL
+
+
+def shown_colors(session: Session) -> Colors | None:
+    """Return the colours of all cells, or None for the own colours of the layers.
+
+    An error is shown.
+    """
+    now, coloring = session.state, chosen(session)
+    parts = now.drawn, now.drawn_adata, now.check, now.labels, now.columns, now.labeling
+    found: Colors | None = session.of(
+        _shown_colors, session, coloring, session.label_key, session.misplaced_by, now.cells, *parts
+    )
+    return found
+
+
+def _shown_colors(session: Session, coloring: Coloring, *_: object) -> Colors | None:
+    try:
+        if isinstance(coloring, tuple) and session.adata is not None:
+            return color_values(session.adata, coloring[1])
+        return None if coloring == NO_COLORS else color_cells(str(coloring), session)
+    except (KeyError, ValueError) as error:
+        session.say(error, "error")
+        return None
+
+
+def shown_values(session: Session) -> tuple[NDArray[np.intp], list[str]] | None:
+    """Return the codes and colours of the cells in the map; None if these are its own labels."""
+    colors, labels = shown_colors(session), session.shown_labels
+    is_own = chosen(session) == LABEL and labels in (session.label_key, None)
+    found: tuple[NDArray[np.intp], list[str]] | None = session.of(_values, colors, is_own)
+    return found
+
+
+def _values(colors: Colors | None, is_own: bool) -> tuple[NDArray[np.intp], list[str]] | None:
+    return None if colors is None or is_own else (colors.codes, colors.colors)
 
 
 def color_cells(name: str, session: Session) -> Colors | None:
@@ -87,7 +150,7 @@ def color_cells(name: str, session: Session) -> Colors | None:
     if session.adata is None or session.label_key is None:
         return None
     if (way := offered(session).get(name)) is None:
-        raise KeyError(f"the results {session.key!r} have no {name}")
+        raise KeyError(f"the results {session.state.key!r} have no {name}")
     return way()
 
 
@@ -96,7 +159,7 @@ def _labels(session: Session) -> Colors:
     of_label = label_colors(adata, column)
     codes = codes_in(pd.Index(of_label), obs_column(adata, column))
     palette = list(of_label.values())
-    if session.labeling is not None:
+    if session.state.labeling is not None:
         # The user who labels by hand needs to see cells without a label, and the stain in them.
         codes[codes < 0] = len(palette)
         return Colors(codes, [*palette, FAINT], "", hollow=len(palette))
@@ -120,8 +183,7 @@ def _misplaced(result: Result, session: Session) -> Colors:
 
 def _shares(shares: pd.Series, *, reverse: bool) -> Colors:
     note = "sure of the predicted class" if reverse else "unlike the training cells"
-    made = _scaled(shares, 0, 1, reverse=reverse)
-    return replace(made, meaning=f"{made.meaning} (1: {note})")
+    return replace(_scaled(shares, 0, 1, reverse=reverse), meaning=f"1: {note}")
 
 
 def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
@@ -186,14 +248,7 @@ def _scaled(values: ArrayLike, low: float, high: float, *, reverse: bool = False
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
     shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
-    bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
-    meaning = f"{_short(low)} {bar} {_short(high)}"
-    return Colors(codes, colors, meaning, values, is_shown)
-
-
-def _short(value: float) -> str:
-    """Return a number with few digits, but thousands without an exponent."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return Colors(codes, colors, "", values, (low, high), is_shown)
 
 
 def _key(*entries: tuple[str, str]) -> str:

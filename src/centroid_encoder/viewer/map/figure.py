@@ -27,8 +27,8 @@ FEW, LARGEST_DOT = 20, 8
 """If fewer cells are selected, their dots have this diameter in points."""
 N_PIXELS = 160
 """Width and height of the picture of soft regions, which are twice as wide as the map."""
-FADED = 0.6
-"""Opacity of the veil over the cells that are not selected."""
+FADED, LESS_FADED = 0.55, 0.3
+"""Opacity of the veil over the cells that are not selected, and while cells are labelled."""
 
 
 class MapFigure:
@@ -77,9 +77,7 @@ class MapFigure:
         self._blend = Ground(zorder=0.5)
         self._blended: tuple[Any, ...] = ()
         """Centers, colours and limits of the picture of soft regions."""
-        self._veil = Rectangle(
-            (0, 0), 1, 1, alpha=FADED, animated=True, transform=self.ax.transAxes
-        )
+        self._veil = Rectangle((0, 0), 1, 1, animated=True, transform=self.ax.transAxes)
         dots = [Dots(zorder) for zorder in (1.5, 2, 2.5, 3)]
         self._reference, self._cells, self._bold, self._chosen = dots
         self._chosen.set_animated(True)
@@ -105,11 +103,16 @@ class MapFigure:
         self._named = named
         self.update()
 
-    def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene with a colour for each class; keep the view if the limits are the same."""
+    def show(
+        self, scene: Scene, colors: Sequence[str], selected: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Draw a scene with a colour for each class; keep the view if the limits are the same.
+
+        The cells of the mask `selected`, (n_obs,), keep their colours, while all others fade.
+        """
         before, self.scene, self.colors = self.scene, scene, colors
-        if len(before.points) != len(scene.points):
-            self._selected = None
+        if selected is not None or len(before.points) != len(scene.points):
+            self._selected = selected
         self._regions.set_paths(scene.shapes)
         # The cell under the mouse has moved or is another one.
         self._hovered.set_data([], [])
@@ -220,7 +223,7 @@ class MapFigure:
         self._stamp(self._cells, self.rows, size)
         self._stamp(self._bold, bold, _size_of(len(bold)))
         self._reference.set_content(scene.reference, behind, size, pale, pale)
-        self._veil.set_facecolor(style.panel)
+        self._veil.set(facecolor=style.panel, alpha=LESS_FADED if scene.bold else FADED)
         self._hovered.set_markeredgecolor(style.ink)
         named = np.flatnonzero(shown & self.named)
         self._names.names = [scene.names[code] for code in named]

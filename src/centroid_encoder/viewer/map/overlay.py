@@ -268,8 +268,13 @@ class LayerLink:
                 # napari would read the part that it has read of the last pixels.
                 ends = np.array(data[-1].shape) - 1
                 drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
-            drawn.data, drawn.name, drawn.translate = data, name, corner
-            if drawn.metadata[DRAWN] != colors:  # Each assignment redraws it.
+            # Each assignment redraws it.
+            if not np.array_equal(drawn.translate, corner):
+                drawn.translate = corner
+            if drawn.name != name:
+                drawn.name = name
+            drawn.data = data
+            if drawn.metadata[DRAWN] != colors:
                 drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
             return drawn
         remove(self.viewer, [drawn])

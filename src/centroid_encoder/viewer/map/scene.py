@@ -69,10 +69,10 @@ def blend(color: str, ground: str, alpha: float) -> str:
     return to_hex((red, green, blue))
 
 
-def readable(color: str, ground: str, ink: str) -> str:
+def readable(color: str, ground: str, ink: str, least: float = CONTRAST) -> str:
     """Mix a colour with as little ink as gives it enough contrast to a ground."""
     mixes = (blend(ink, color, share) for share in np.linspace(0, 1, 21))
-    return next((mixed for mixed in mixes if contrast(mixed, ground) >= CONTRAST), ink)
+    return next((mixed for mixed in mixes if contrast(mixed, ground) >= least), ink)
 
 
 def _luminance(color: str) -> float:

@@ -11,14 +11,11 @@ from napari.components import ViewerModel
 from napari.layers import Image, Labels, Layer, Points
 from numpy.typing import NDArray
 from qtpy.QtCore import QModelIndex, Qt, QTimer
-from qtpy.QtWidgets import QApplication, QLabel, QWidget
-from superqt import QDoubleRangeSlider
-from superqt.utils import signals_blocked
+from qtpy.QtWidgets import QApplication, QLabel, QTabBar, QWidget
 
-from centroid_encoder.pl._values import variable_source
-from centroid_encoder.viewer.data.columns import coordinates, image_of, image_stem
+from centroid_encoder.viewer.data.columns import coordinates, image_of, image_stem, name_of
 from centroid_encoder.viewer.data.ids import CellLayer
-from centroid_encoder.viewer.data.join import Join
+from centroid_encoder.viewer.data.join import Join, TableImage
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.data.thumbnail import layers_of_cell
 from centroid_encoder.viewer.map import colorings
@@ -26,14 +23,15 @@ from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, lie_on_each_other, remove
 from centroid_encoder.viewer.panels.effects import EffectsPanel
 from centroid_encoder.viewer.panels.fields import Search, button, column, delayed, side_by_side
+from centroid_encoder.viewer.panels.gate import Gate
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import Caption, Strip
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import SelectionMode, Session
+from centroid_encoder.viewer.session.state import State
 
-NO_COLORS = "original colours"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
 N_PICTURES = 4
@@ -59,32 +57,29 @@ class CellsPanel(QWidget):
         """Layers of the table that was chosen before."""
         tip = "What the colours mean, in the map and in the image; type a part of a name"
         self.color_box = Search("Colour by", tip)
-        self.color_box.offer([(NO_COLORS, NO_COLORS)], NO_COLORS)
-        self._colors: colorings.Colors | None = None
         self._seen: WeakSet[Layer] = WeakSet()
         """Layers that were in the viewer when it was last decided which image is shown."""
         self._some: list[int] = []
         """Rows of the pictures that are shown."""
         self._hovered = ""
         """Name, label and prediction of the cell under the mouse."""
-        self._is_first = True
-        """Whether no table has been coloured yet."""
-        self._hidden: frozenset[str] = frozenset()
-        self.gate: Any = QDoubleRangeSlider(Qt.Orientation.Horizontal)  # type: ignore[no-untyped-call]
-        self.gate.setAccessibleName("Gate")
-        self.gate.setToolTip("Move a handle to select the cells whose values lie in between")
-        self.gate.valueChanged.connect(self._on_gate)
-        self.gate.hide()
-        self._gated: tuple[object, ...] = ()
-        """Colours of the gate, and its ends."""
+        self.gate = Gate(self._on_gate)
         self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.colors = QWidget()
-        row = side_by_side(QLabel("Colour by"), (self.color_box, 3), (self.gate, 1))
-        column(self.colors, row, self.color_text)
-        self.selection_text, self.unseen_text = Message(), Message()
-        self.image_text = Message()
-        """Which image is shown alone, until other cells are selected."""
+        # The row keeps its height, and so the map its size; a long legend is in the tooltip, too.
+        self.color_text.setStyleSheet("font-size: 10px")
+        self.colors.setFixedHeight(self.color_box.sizeHint().height())
+        box = (self.color_box, 3), (self.color_text, 4), (self.gate, 4)
+        self.colors.setLayout(side_by_side(QLabel("Colour by"), *box))
+        self.images = QTabBar()
+        """The images of the table; the parent lays it out."""
+        self.images.setAccessibleName("Images")
+        self.images.setExpanding(False)
+        self.images.setDrawBase(False)
+        self.images.tabBarClicked.connect(self.show_image)
+        self.images.hide()
+        self.selection_text, self.unseen_text = Message(wraps=False), Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self._lasso = Lasso(viewer)
         self._lasso.drawn.connect(self._on_drawn)
@@ -100,36 +95,51 @@ class CellsPanel(QWidget):
         self.effects.feature_clicked.connect(self.show_column)
         cells = side_by_side((self.selection_text, 1), self.label_button, self.show_button)
         seen = side_by_side((self.effects.view, 5), (self.some, 4))
-        texts = self.unseen_text, self.image_text
-        column(self, cells, *texts, self.why, self.effects, seen)
-        # Separate events, since labels, camera and colours together would block the window.
-        self._coloring = delayed(self, 0, self._recolor)
+        column(self, cells, self.unseen_text, self.why, self.effects, seen)
+        self._coloring = delayed(self, 0, self._paint)
         self._marking = delayed(self, 0, self._mark)
         self._zooming = delayed(self, AFTER, self._zoom_steadily)
+        self.color_box.currentIndexChanged.connect(self._on_coloring)
         # The user may choose the same colours again, after deleting their layer.
-        for chosen in (self.color_box.currentIndexChanged, self.color_box.activated):
-            chosen.connect(self._recolor)
-        session.table_changed.connect(self.unlink)
-        session.catalog.link_changed.connect(self.link)
-        session.catalog.listed.connect(self._on_listed)
-        session.shown_changed.connect(self._on_shown)
-        session.look_changed.connect(self._on_look)
-        session.selection_changed.connect(self._on_selection)
+        self.color_box.activated.connect(self._paint)
+        self._offer_colorings()
+        session.show_in(self.show_state)
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show other colours and another selection, in the layers that are linked now."""
+        if now.differs(before, "cells"):
+            self.unlink()
+        is_linked = now.differs(before, "links")
+        if is_linked:
+            self._hide_others()
+            self._link(self._joins)
+        elif now.differs(before, "tables"):
+            self._on_listed()
+        parts = "cells", "result", "draft", "check", "labels", "label_key", "labeling"
+        is_other = now.differs(before, "columns", *parts)
+        if is_other or now.differs(before, "coloring", "regions"):
+            self._offer_colorings()
+        if is_other or is_linked or now.differs(before, "coloring", "regions", "hidden"):
+            # Separate events, since labels, camera and colours together would block the window.
+            if now.labeling is None or is_linked:
+                self._paint()
+            else:
+                self._coloring.start()
+            self._show_gate(before)
+        if now.differs(before, "cells", "links", "tables", "columns", "group"):
+            self._show_images()
+        if is_linked or now.differs(before, "group", "cells"):
+            self._show_marks()
+        if is_other or is_linked or now.differs(before, "group", "mode"):
+            self._show_selection()
+        if now.zoomed is not None and now.differs(before, "zoomed"):
+            self._zooming.start()
 
     def unlink(self) -> None:
         """Restore the look of all layers."""
         self._left = WeakSet(link.layer for link in self._links)
         self._seen.clear()
-        self.image_text.say("")
         self._link({})
-
-    def link(self) -> None:
-        """Show colours and selection in the layers that are joined to the table now."""
-        self._hide_others()
-        self._link(self._joins)
-        self._offer_colorings()
-        self._recolor()
-        self._show_selection()
 
     @property
     def _joins(self) -> dict[CellLayer, Join]:
@@ -164,7 +174,6 @@ class CellsPanel(QWidget):
         for link in gone:
             link.close()
         self._links = list(links.values())
-        self.why.follow(bool(joins))
         viewer = self._viewer
         for callbacks, own in (
             (viewer.mouse_drag_callbacks, self._on_press),
@@ -183,12 +192,14 @@ class CellsPanel(QWidget):
     def _on_visible(self, event: Any) -> None:
         """Colour and mark the cells of a layer that is shown."""
         layer = event.sources[0]
+        if event.type == "visible":
+            self._show_images()
         if event.type == "visible" and layer.visible and layer in (joins := self._joins):
             self._link(joins)
             self._paint()
             for link in self._links:
                 if link.layer is layer:
-                    link.highlight(np.flatnonzero(self._session.selected))
+                    link.highlight(self._rows)
 
     def _on_listed(self) -> None:
         """Keep colours and outlines above layers that were added or moved; colour new masks."""
@@ -203,7 +214,7 @@ class CellsPanel(QWidget):
 
     def zoom(self, *, steady: bool = False) -> None:
         """Move the camera to the selected cells, if possible in an image that is shown."""
-        rows = np.flatnonzero(self._session.selected)
+        rows = self._rows
         there = {x: join.joined[rows] for x, join in self._joins.items() if join.joined[rows].any()}
         if not there:
             return
@@ -267,10 +278,53 @@ class CellsPanel(QWidget):
             layer.visible = True
         catalog.put_away.update(others)
         catalog.put_away.difference_update(own)
-        if others and self._session.adata is not None:
-            column = catalog.image_column
-            shown = self._session.adata.obs[column].iloc[row] if column else catalog.layer
-            self.image_text.say(f"{shown} is shown; the layers of other images are hidden.")
+
+    @property
+    def _images(self) -> list[TableImage]:
+        return [image for image in self._session.catalog.images() if image.value is not None]
+
+    def _show_images(self) -> None:
+        """Show a tab for each image, with the number of selected cells in it."""
+        images, catalog = self._images, self._session.catalog
+        bar, adata, column = self.images, self._session.adata, catalog.image_column
+        bar.setVisible(bool(images))
+        if not images or adata is None or column is None:
+            return
+        counts = adata.obs[column][self._session.state.selected].map(name_of).value_counts()
+        while bar.count() <= len(images):
+            bar.addTab("")
+        while bar.count() > len(images) + 1:
+            bar.removeTab(bar.count() - 1)
+        layers = [None if image.link is None else image.link.layer for image in images]
+        bar.setTabText(0, "all images")
+        for i, (image, layer) in enumerate(zip(images, layers, strict=True), start=1):
+            n = int(counts.get(image.name, 0))
+            bar.setTabText(i, f"{image.name}: {n:,}" if n else image.name)
+            bar.setTabEnabled(i, layer is not None)
+            of_all = f"{image.n_cells:,} cells, {n:,} of them selected"
+            bar.setTabToolTip(i, of_all if layer is not None else f"{of_all}; not open")
+        shown = [
+            i for i, layer in enumerate(layers, start=1) if layer is not None and layer.visible
+        ]
+        bar.setCurrentIndex(shown[0] if len(shown) == 1 else 0)
+
+    def show_image(self, place: int) -> None:
+        """Show one image alone, or all of them if `place` is 0."""
+        catalog = self._session.catalog
+        if place <= 0:
+            for layer in list(catalog.put_away):
+                layer.visible = True
+            catalog.put_away.clear()
+            return
+        image = self._images[place - 1]
+        if image.link is not None and image.join is not None and image.join.n_joined:
+            rows = np.flatnonzero(image.join.joined)
+            self._show_image_of(int(rows[0]))
+            image.link.layer.visible = True
+            self._link(self._joins)
+            for link in self._links:
+                if link.layer is image.link.layer:
+                    link.show(rows, steady=True)
 
     def _zoom_steadily(self) -> None:
         # Keep the zoom while the user goes through a list of cells.
@@ -337,7 +391,7 @@ class CellsPanel(QWidget):
                 found = np.array([row])
                 self._session.select(found, mode, how="click in the image", uses_features=False)
                 return
-        if self._session.labeling is not None and not held:
+        if self._session.state.labeling is not None and not held:
             # The next key would label cells that the user no longer looks at.
             self._session.select(np.empty(0, dtype=np.intp))
 
@@ -350,12 +404,13 @@ class CellsPanel(QWidget):
     def _on_move(self, viewer: ViewerModel, event: Any) -> None:
         """Note what is known of the cell under the mouse, for napari's status line."""
         self._hovered = ""
-        for link in self._topmost():
+        # Rows of a table that has changed in place would be those of other cells.
+        for link in self._topmost() if self._session.catalog.check_cells() else ():
             # Lazy pixels would be read in this thread.
             can_read = link.layer.visible and isinstance(link.layer.data, np.ndarray | list)
             row = link.row_at(event) if can_read and not self._hovered else None
             if row is not None:
-                self._hovered = " · ".join(describe(self._session, row, self._session.drawn))
+                self._hovered = " · ".join(describe(self._session, row, self._session.state.drawn))
 
     def _on_status(self, event: Any) -> None:
         """Add what is known of the cell to napari's status."""
@@ -364,18 +419,23 @@ class CellsPanel(QWidget):
             more = {"coordinates": f"{status['coordinates']} · {text}"}
             self._viewer.status = status | more
 
-    def _on_selection(self, zoom: bool) -> None:
-        self.image_text.say("")
-        self._show_selection()
-        if zoom:
-            self._zooming.start()
+    @property
+    def _rows(self) -> NDArray[np.intp]:
+        """Rows of the selected cells."""
+        return np.flatnonzero(self._session.state.selected)
 
-    def _show_selection(self) -> None:
-        chosen = np.flatnonzero(self._session.selected)
-        if self._session.labeling is None:
+    def _show_marks(self) -> None:
+        """Mark the selected cells, while one labels in an event of its own."""
+        if self._session.state.labeling is None:
             self._mark()
         else:
             self._marking.start()
+
+    def _show_selection(self) -> None:
+        """Describe the selected cells, and offer what can be done with them."""
+        chosen = self._rows
+        if self._session.state.mode != "Explore":
+            return
         self._describe()
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
@@ -384,13 +444,12 @@ class CellsPanel(QWidget):
 
     def _mark(self) -> None:
         """Mark the selected cells in their layers."""
-        chosen = np.flatnonzero(self._session.selected)
         for link in self._links:
-            link.highlight(chosen)
+            link.highlight(self._rows)
 
     def _describe(self) -> None:
         """Say what the selected cells are, and show pictures of a few of several, at random."""
-        session, rows = self._session, np.flatnonzero(self._session.selected)
+        session, rows = self._session, self._rows
         self.selection_text.say(self._composition(rows))
         joins = [join.joined[rows] for join in self._joins.values()]
         rows = rows[np.logical_or.reduce(joins)] if joins and len(rows) > 1 else rows[:0]
@@ -402,7 +461,7 @@ class CellsPanel(QWidget):
             captions = [
                 Caption(names[i], colors[i], is_given=True) for i in session.shown_codes[rows]
             ]
-            tips = [" · ".join(describe(session, int(row), session.drawn)) for row in rows]
+            tips = [" · ".join(describe(session, int(row), session.state.drawn)) for row in rows]
             self._some = rows.tolist()
             self.some.show_cells(self._some, captions, tips)
 
@@ -410,21 +469,13 @@ class CellsPanel(QWidget):
         """Select a cell whose picture was clicked, and show it in its image."""
         self._session.select(np.array([self._some[index.row()]]), zoom=True)
 
-    def _on_shown(self) -> None:
-        self._describe()
-        self._offer_colorings()
-        if self._session.labeling is None:
-            self._recolor()
-        else:
-            self._coloring.start()
-
     def _composition(self, rows: NDArray[np.intp]) -> str:
         """Describe the selected cells: one by what is known of it, several by their classes."""
         session = self._session
         if len(rows) == 0:
             return "No cell selected"
         if len(rows) == 1:
-            return " · ".join(describe(session, int(rows[0]), session.drawn))
+            return " · ".join(describe(session, int(rows[0]), session.state.drawn))
         names = [str(name) for name in session.class_colors]
         counts = np.bincount(session.shown_codes[rows] + 1, minlength=len(names) + 1)
         parts = [f"{counts[i + 1]:,} {names[i]}" for i in np.argsort(-counts[1:], kind="stable")]
@@ -433,85 +484,48 @@ class CellsPanel(QWidget):
         return f"{len(rows):,} cells selected" + (f": {', '.join(parts)}" if parts else "")
 
     def _offer_colorings(self) -> None:
-        """Offer the colourings that are possible now, and keep the chosen one if it is."""
-        adata, before = self._session.adata, self.color_box.value
-        ways = [(name, name) for name in (*colorings.offered(self._session), NO_COLORS)]
-        variables = [] if adata is None else variable_source(adata).var_names
-        names = [] if adata is None else [*map(str, adata.obs.columns), *map(str, variables)]
-        entries = [*ways, *((name, ("", name)) for name in names)]
-        if before not in dict(entries).values() or self._is_first:
-            before = colorings.LABEL
-        self._is_first = adata is None
-        self.color_box.offer(entries, before)
-        self.color_box.setEnabled(adata is not None)
+        """Offer the colourings that are possible now, and show the chosen one."""
+        ways = colorings.to_choose(self._session)
+        entries = [(text, way) for way, text in ways.items()]
+        self.color_box.offer(entries, colorings.chosen(self._session))
+        self.color_box.setEnabled(self._session.adata is not None)
 
-    def _recolor(self) -> None:
-        """Show the chosen colours, or the own colours of the layers if none are chosen."""
-        colors, mode, session = None, self.color_box.value, self._session
-        if not session.catalog.check_cells():
-            return
-        adata = session.adata
-        # The map already colours its own labels, like its regions.
-        own = mode == colorings.LABEL and session.shown_labels in (session.label_key, None)
-        try:
-            if isinstance(mode, tuple) and adata is not None:
-                colors = colorings.color_values(adata, mode[1])
-            elif mode != NO_COLORS:
-                colors = colorings.color_cells(mode, session)
-        except (KeyError, ValueError) as error:
-            session.say(error, "error")
-        if colors is None:
-            remove(self._viewer, [link.classes for link in self._links])
-        self._colors = colors
-        self._paint()
-        values = None if colors is None or own else (colors.codes, colors.colors)
-        session.color_cells(values)
-        self.color_text.say("" if colors is None else colors.meaning)
-        self._show_gate()
+    def _on_coloring(self) -> None:
+        if self._session.catalog.check_cells():
+            self._session.set(coloring=self.color_box.value)
 
     def _paint(self) -> None:
-        """Colour the layers, except the cells of hidden classes."""
-        colors, session = self._colors, self._session
-        self._hidden = session.hidden
-        codes = None if colors is None else colors.codes
+        """Colour the cells in the layers, except those of hidden classes."""
+        session, colors = self._session, colorings.shown_colors(self._session)
+        codes, hidden = None if colors is None else colors.codes, session.state.hidden
         if colors is not None and colors.seen is not None:
             codes = np.where(colors.seen, colors.codes, -1)
-        if codes is not None and session.hidden:
-            gone = [i for i, name in enumerate(session.class_colors) if str(name) in session.hidden]
+        if codes is not None and hidden:
+            gone = [i for i, name in enumerate(session.class_colors) if str(name) in hidden]
             codes = np.where(np.isin(session.shown_codes, gone), -1, codes)
-        # Not `currentText`, which the user may be typing.
-        mode = self.color_box.itemText(self.color_box.currentIndex())
+        if colors is None:
+            remove(self._viewer, [link.classes for link in self._links])
+        name = colorings.to_choose(session)[colorings.chosen(session)]
         for link in self._links:
             # Somebody may have removed cells from the table.
             if colors is None or codes is None or len(codes) != len(link.join.joined):
                 link.uncolor()
             else:
-                link.color(mode, codes, colors.colors, colors.hollow)
+                link.color(name, codes, colors.colors, colors.hollow)
 
-    def _on_look(self) -> None:
-        if self._session.hidden != self._hidden:
-            self._paint()
-
-    def _show_gate(self) -> None:
-        """Show the gate for numbers; for another column, all cells are in it."""
-        values = None if self._colors is None else self._colors.values
-        there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
-        self.gate.setVisible(bool(there.any()))
-        if values is None or not there.any():
-            return
-        low, high = float(values[there].min()), float(values[there].max())
-        gated, self._gated = self._gated, (self.color_box.value, low, high)
-        if gated != self._gated:
-            with signals_blocked(self.gate):
-                self.gate.setRange(low, high)
-                self.gate.setValue((low, high))
+    def _show_gate(self, before: State) -> None:
+        """Explain the colours, and show the gate for numbers; in another column, all are in it."""
+        colors = colorings.shown_colors(self._session)
+        self.color_text.say("" if colors is None else colors.meaning)
+        is_other = self._session.state.differs(before, "coloring", "cells")
+        self.gate.show_scale(colors, is_other=is_other)
 
     def _on_gate(self, ends: tuple[float, float]) -> None:
         """Select the cells in the gate; a handle at the end of the scale excludes none."""
-        if self._colors is not None and self._colors.values is not None:
-            values, (low, high) = self._colors.values, ends
-            step = 1e-6 * (self.gate.maximum() - self.gate.minimum())
-            rows = np.flatnonzero((values >= low - step) & (values <= high + step))
+        colors = colorings.shown_colors(self._session)
+        if colors is not None and colors.values is not None:
+            values, (low, high) = colors.values, ends
+            rows = np.flatnonzero((values >= low) & (values <= high))
             self._session.select(rows, how=f"gate on {self.color_box.currentText()}")
 
 

@@ -18,15 +18,22 @@ from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 
+ERRORS = {
+    "voronoi": "in the region of another class",
+    "decoder": "in the region of another class",
+    "knn": "whose nearest five cells are of another class",
+}
+"""The error by each rule, in words."""
+
 
 def verdict(session: Session) -> tuple[str, str]:
     """Return sentences on the result of a cross-validation, and its warnings."""
-    adata, check = session.adata, session.check
+    adata, check = session.adata, session.state.check
     if check is None or adata is None:
         return "", ""
     doubts = " ".join(map(sentence, check.warnings))
     try:
-        of_images = StoredCrossValidation.read(adata, by_image(session.key))
+        of_images = StoredCrossValidation.read(adata, by_image(session.state.key))
         is_grouped = check.params.get("group_key") is not None
         if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
             of_images = None
@@ -48,19 +55,20 @@ def _sentences(
     check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
 ) -> Iterator[str]:
     """Yield sentences on the result, and on that with whole images held out, if there is one."""
-    quality, name = check.quality, f"{check.label_key}: {rule[1]} error"
+    quality, name = check.quality, f"{check.label_key}: held-out cells {ERRORS[rule[0]]}"
     if of_images is None:
-        yield f"{name} of held-out cells: {_error(check, rule)}."
+        yield f"{name}: {_error(check, rule)}."
     else:
         yield (
-            f"{name} on images that the networks have seen: {_error(check, rule)}; on images that "
+            f"{name}, on images that the networks have seen: {_error(check, rule)}; on images that "
             f"they have not seen: {_error(of_images, rule)}. Quote the second for new images."
         )
     if quality["n_unjudged"]:
         yield sentence(unjudged_words(quality))
     text = f"Error of always predicting the largest class: {_percent(quality[f'{LARGEST}_error'])}"
     if np.isfinite(quality["input_knn_error"]):
-        text += f"; 5-NN with all features: {_percent(quality['input_knn_error'])}"
+        error = _percent(quality["input_knn_error"])
+        text += f"; of the nearest five cells by all features: {error}"
     yield f"{text}."
     if check.permutation is not None:
         words = permutation_words(check.permutation).replace("\n", ", ")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtGui import QColor, QIcon, QPixmap, QResizeEvent
+from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QColorDialog,
     QInputDialog,
@@ -26,18 +26,19 @@ from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.tl._result import SELECTIONS
 from centroid_encoder.viewer.data.columns import name_of
-from centroid_encoder.viewer.panels.fields import column
+from centroid_encoder.viewer.panels.fields import side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 TIP = (
     "A click selects the cells of a class, Ctrl + click those of one more, to compare both. A "
     "double click shows the class alone. Untick a class to hide it. A right click opens a menu: "
     "colour, name, image …"
 )
-MAX_HEIGHT = 64
+HEIGHT = 52
 """Height of three lines of classes in pixels; more classes are scrolled."""
 
 
@@ -66,12 +67,24 @@ class ClassList(QWidget):
         self.image: object = None
         """The image whose cells are counted; None for all images."""
         self.image_text = Message()
-        column(self, self.view, self.image_text)
-        session.look_changed.connect(self._show)
-        session.shown_changed.connect(self._on_classes)
-        session.selection_changed.connect(self._on_selection)
-        session.catalog.link_changed.connect(self._on_classes)
+        # The map keeps its size, whatever the number of classes is.
+        self.view.setFixedHeight(HEIGHT)
+        self.setLayout(side_by_side((self.view, 3), (self.image_text, 1)))
+        session.show_in(self.show_state)
         self._on_classes()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show other classes, and which of them are hidden."""
+        parts = "cells", "result", "draft", "check", "labels", "label_key", "labeling"
+        if now.differs(before, "links", "regions", *parts):
+            self._on_classes()
+        elif now.differs(before, "hidden"):
+            self._show()
+        if now.differs(before, "group"):
+            chosen = {part.how for part in now.parts}
+            with signals_blocked(self.view):
+                for i, row in enumerate(self.rows):
+                    self.view.item(i).setSelected(row.name in chosen)
 
     @property
     def _images(self) -> dict[str, object]:
@@ -97,16 +110,17 @@ class ClassList(QWidget):
         rows = list(classes.itertuples(index=False))
         same = [row.name for row in rows] == [row.name for row in self.rows]
         self.rows = rows
-        if not same and self._session.hidden:
+        if not same and self._session.state.hidden:
             # Other classes are all visible at first.
-            self._session.hide_classes(frozenset())
-        self.setVisible(bool(rows))
+            self._session.set(hidden=frozenset())
+        self.setVisible(self._session.adata is not None)
         self._show()
 
     def select(self, rows: Iterable[int]) -> None:
         """Select the cells of some classes."""
         session, rows = self._session, sorted(rows)
-        codes = session.shown_codes if session.labeling is None else session.labeling.codes
+        labeling = session.state.labeling
+        codes = session.shown_codes if labeling is None else labeling.codes
         shown, uns = session.shown_labels, {} if session.adata is None else session.adata.uns
         # Predictions and kept groups are no labels of the user.
         predicted = str(shown).removesuffix(obs_key("", "label")) in uns
@@ -114,9 +128,6 @@ class ClassList(QWidget):
         parts = tuple(Group(codes == i, self.rows[i].name, predicted) for i in rows)
         cells, how = np.flatnonzero(np.isin(codes, rows)), " and ".join(x.how for x in parts)
         session.select(cells, how=f"class {how}", uses_features=predicted, parts=parts)
-        with signals_blocked(self.view):
-            for i in range(self.view.count()):
-                self.view.item(i).setSelected(i in rows)
 
     def menu(self, row: int) -> QMenu:
         """Return the menu of a class."""
@@ -129,7 +140,7 @@ class ClassList(QWidget):
         for other in self.rows:
             if other.name != one.name:
                 merge.addAction(other.name, partial(session.merge_class, one.name, other.name))
-        if session.labeling is not None:
+        if session.state.labeling is not None:
             menu.addAction("Key …", lambda: self._ask_key(row))
             remove = partial(Labeling.remove_class, name=one.name)
             menu.addAction("Remove, with its labels", partial(session.change_labels, remove))
@@ -149,7 +160,7 @@ class ClassList(QWidget):
     def _on_ticked(self, item: QListWidgetItem) -> None:
         self._clicked_box = True
         name = self.rows[self.view.row(item)].name
-        self._session.hide_classes(self._session.hidden ^ {name})
+        self._session.set(hidden=self._session.state.hidden ^ {name})
 
     def _on_menu(self, at: QPoint) -> None:
         if (item := self.view.itemAt(at)) is not None:
@@ -157,21 +168,18 @@ class ClassList(QWidget):
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             menu.popup(self.view.viewport().mapToGlobal(at))
 
-    def _on_selection(self) -> None:
-        with signals_blocked(self.view):
-            self.view.clearSelection()
-
     def _show_alone(self, row: int) -> None:
         """Show a class alone, or all classes if it is alone already."""
         others = frozenset(other.name for other in self.rows) - {self.rows[row].name}
-        self._session.hide_classes(frozenset() if self._session.hidden == others else others)
+        is_alone = self._session.state.hidden == others
+        self._session.set(hidden=frozenset() if is_alone else others)
 
     def _ask_color(self, row: int) -> None:
         one = self.rows[row]
         color = QColorDialog.getColor(QColor(one.color), self, f"Colour of {one.name}")
         if not color.isValid():
             return
-        if self._session.labeling is None:
+        if self._session.state.labeling is None:
             self._session.recolor_class(row, color.name())
         else:
             recolor = partial(Labeling.recolor_class, name=one.name, color=color.name())
@@ -193,20 +201,8 @@ class ClassList(QWidget):
         if is_given:
             self._session.change_labels(partial(Labeling.set_key, name=one.name, key=key))
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Take the height of the lines that the classes need at this width."""
-        super().resizeEvent(event)
-        self._fit()
-
-    def _fit(self) -> None:
-        self.view.doItemsLayout()
-        # Not `contentsSize`, which PyQt6 keeps protected.
-        last, above = self.view.item(self.view.count() - 1), self.view.verticalScrollBar().value()
-        height = self.view.visualItemRect(last).bottom() + above + 6 if last is not None else 0
-        self.view.setFixedHeight(min(max(height, 22), MAX_HEIGHT))
-
     def _show(self) -> None:
-        hidden = self._session.hidden
+        hidden = self._session.state.hidden
         with signals_blocked(self.view):
             for i, row in enumerate(self.rows):
                 if i == self.view.count():
@@ -224,7 +220,6 @@ class ClassList(QWidget):
                 item.setCheckState(ticked)
             while self.view.count() > len(self.rows):
                 self.view.takeItem(self.view.count() - 1)
-        self._fit()
 
 
 def save_counts(session: Session, path: Path) -> None:
@@ -255,9 +250,10 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     and ``out_of_fold`` (cross-validated error by the same rule). An unknown error is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
+    drawn, check, labeling = session.state.drawn, session.state.check, session.state.labeling
     colors, keys = session.class_colors, {}
-    if session.labeling is not None and session.labeling.is_there:
-        by_hand, codes = session.labeling.classes, session.labeling.codes
+    if labeling is not None and labeling.is_there:
+        by_hand, codes = labeling.classes, labeling.codes
         colors = {one.name: one.color for one in by_hand}
         keys = {one.name: one.key for one in by_hand}
     else:
@@ -271,15 +267,15 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
         codes = codes[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
     table["n"] = np.bincount(codes + 1, minlength=len(table) + 1)[1:]
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
-    if session.labeling is not None:
+    if labeling is not None:
         return table.reset_index(drop=True)
-    if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
-        name = f"{session.drawn.stored.held_out}_{error}"
+    if drawn is not None and (quality := drawn.stored.quality) is not None:
+        name = f"{drawn.stored.held_out}_{error}"
         errors = quality["per_class"][name].to_numpy(float)
-        table["error"] = pd.Series(errors, session.drawn.stored.classes).reindex(table.index)
+        table["error"] = pd.Series(errors, drawn.stored.classes).reindex(table.index)
     # A check of other labels has no errors of these classes.
-    if session.check is not None and session.check.label_key == shown:
-        errors = session.check.per_class.set_index("class")[error].astype(float)
+    if check is not None and check.label_key == shown:
+        errors = check.per_class.set_index("class")[error].astype(float)
         table["out_of_fold"] = errors.reindex(table["name"]).to_numpy()
     return table.reset_index(drop=True)
 

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from napari.layers import Labels
 from qtpy.QtCore import Qt
@@ -21,16 +22,17 @@ from centroid_encoder.viewer.data.columns import (
     image_columns,
     may_be_ids,
 )
-from centroid_encoder.viewer.data.ids import LayerIds, read_ids
+from centroid_encoder.viewer.data.ids import LayerIds, checksum, pixels, read_ids
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import measured, name_of
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
-    column,
     delayed,
     form_label,
     form_layout,
+    page,
     side_by_side,
 )
 from centroid_encoder.viewer.panels.images import ImageTable
@@ -42,6 +44,8 @@ from centroid_encoder.viewer.task import Task, run_job
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
 
+FEW = 0.01
+"""Share of cells that are in no layer from which the join looks wrong."""
 PAUSE = 300
 """Painted labels are joined again after so many milliseconds without a change."""
 
@@ -49,13 +53,16 @@ PAUSE = 300
 class DataPanel(QWidget):
     """Choose a table, the layers that show its cells, and the columns that join them.
 
-    For a table of several images, a list shows the layer of each image.
+    For a table of several images, a list shows the layer of each image. The parent lays out
+    `opening`, `measuring`, `message`, `positions_button`, and `fold`, a line about a bad join.
     """
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.catalog = catalog
         catalog.read_later = self._read_ids
+        catalog.check_later = self._check_pixels
+        self._checks: WeakKeyDictionary[Labels, Latest] = WeakKeyDictionary()
         self._refresh = delayed(self, 0, catalog.refresh)
 
         self.opening = Opening(catalog.open, self._on_failed)
@@ -68,6 +75,9 @@ class DataPanel(QWidget):
         self.measure_action = self.menu.addAction("Measure cells …", self._ask_layers)
         self.measure_action.setToolTip("Make a table of the cells of Labels and Image layers")
         self.close_action = self.menu.addAction("Close table", self._on_close)
+        self.menu.addSeparator()
+        tip = "Show or hide how the table and the layers belong together, the classes and features"
+        self.menu.addAction("Cells, classes and features …", self.toggle).setToolTip(tip)
         self.measuring = TaskRow()
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
@@ -91,32 +101,28 @@ class DataPanel(QWidget):
         form = form_layout()
         form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
-        self.details = QWidget()
-        self.fold.clicked.connect(lambda: self.show_details(self.details.isHidden()))
-        self.below = column(self.details, form, self.images_table, self.joined_text)
-        above = self.opening, self.measuring, self.details, self.message
-        column(self, *above, self.mend_button, self.positions_button)
-        self.show_details(False)
+        self.fold.clicked.connect(self.toggle)
+        joined = self.joined_text, self.mend_button
+        self.below = page(self, form, self.images_table, *joined)
+        self.hide()
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
         catalog.stirred.connect(lambda painted: self._refresh.start(PAUSE * painted))
 
-    def show_details(self, on: bool) -> None:
+    def toggle(self) -> None:
         """Show or hide how the table and the layers belong together."""
-        self.details.setVisible(on)
-        self._show_fold()
+        self.setVisible(self.isHidden())
 
     def _show_fold(self) -> None:
-        """Say in one line what the details are."""
-        catalog, arrow = self.catalog, "▸" if self.details.isHidden() else "▾"
-        table, layer = catalog.table, catalog.layer
-        text = self.joined_text.text() or "no table"
-        named = table is not None and table.layer is layer
-        if not catalog.images() and layer is not None and catalog.join is not None and not named:
-            text = f"{layer.name}: {text}"
-        if table is not None and len(catalog.tables) == 1:
-            text = f"{table.name} · {text}"
-        self.fold.say(f"{arrow} {text}")
+        """Say in one line that cells or layers are not joined, or nothing."""
+        catalog, missing, n = self.catalog, 0, 0
+        for join in catalog.joins.values():
+            missing, n = missing + join.n_rows - join.n_joined, n + join.n_rows
+        text = f"{missing:,} of {n:,} cells not found" if missing > FEW * n else ""
+        if not catalog.joins and catalog.layers and not (catalog.table and catalog.table.declined):
+            text = catalog.absence().partition("; ")[2]
+        faults = [*map(sentence, catalog.faults.values())]
+        self.fold.say((faults or [text])[0], self.joined_text.text())
 
     def stop(self) -> None:
         """Cancel timers, threads and the dialog, since the widget is being closed."""
@@ -187,11 +193,22 @@ class DataPanel(QWidget):
 
         Task(lambda _: read_ids(layer), on_end, self, daemon=True)
 
+    def _check_pixels(self, layer: Labels, known: int) -> None:
+        """Look in a thread whether the pixels of a layer have changed in place."""
+
+        def on_end(found: int, error: Exception | None) -> None:
+            if error is None and found != known:
+                self.catalog.forget(layer)
+
+        if layer not in self._checks:
+            self._checks[layer] = Latest(self, daemon=True)
+        self._checks[layer].request(partial(checksum, pixels(layer)), on_end)
+
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table
         tables = [(table.name, table) for table in catalog.tables]
         self.table_box.offer(tables, table)
-        self.table_box.setVisible(len(tables) > 1)
+        self.table_box.setVisible(bool(tables))
         self.close_action.setEnabled(table is not None and table.layer is None)
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([("none", None), *layers], catalog.layer)
@@ -262,20 +279,23 @@ class DataPanel(QWidget):
 
 
 class Fold(QPushButton):
-    """A line that shows or hides the details; a text that is too long ends with an ellipsis."""
+    """A line that shows or hides the details; hidden if nothing is wrong.
+
+    A text that is too long ends with an ellipsis.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._said = ""
-        self.setStyleSheet("text-align: left; padding-left: 4px;")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
-    def say(self, text: str) -> None:
-        """Show a text, and all of it in the tooltip."""
-        self._said = text
+    def say(self, text: str, more: str) -> None:
+        """Show a text, and all of it and more in the tooltip."""
+        self._said = f"⚠ {text}"
         tip = "Show or hide how the table and the layers belong together"
-        self.setToolTip(f"{text[2:]}\n{tip}")
-        self.setAccessibleName(text[2:])
+        self.setToolTip(f"{text}\n{more}\n{tip}")
+        self.setAccessibleName(text)
+        self.setVisible(bool(text))
         self._elide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -100,6 +100,7 @@ class Choice(QComboBox):
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
         super().__init__()
         self._values: list[object] = []
+        self._texts: list[str] = []
         self.setAccessibleName(name)
         self.setToolTip(tip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -114,8 +115,8 @@ class Choice(QComboBox):
         with signals_blocked(self):
             texts = [text for text, _ in entries]
             # Thousands of entries take long.
-            if values != self._values or texts != [self.itemText(i) for i in range(self.count())]:
-                self._values = values
+            if values != self._values or texts != self._texts:
+                self._values, self._texts = values, texts
                 self.clear()
                 self.addItems(texts)
             self.setCurrentIndex(values.index(chosen) if chosen in values else -1)

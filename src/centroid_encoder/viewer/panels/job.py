@@ -13,10 +13,11 @@ from centroid_encoder import tl
 from centroid_encoder.core.reports import Frame, StoppedTooEarly
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import Form, button, side_by_side
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ class JobPanel(QWidget):
         self.cures.hide()
         form.setting_changed.connect(self._on_setting)
         self.progress.cancelled.connect(self._on_cancelled)
-        session.table_changed.connect(self.enable)
+
+    def show_state(self, before: State, now: State) -> None:
+        """Enable the buttons for another table."""
+        if now.differs(before, "cells"):
+            self.enable()
 
     @property
     def task(self) -> Task | None:
@@ -77,7 +82,7 @@ class JobPanel(QWidget):
         """Make a job and run it in a thread; see `read_and_check`."""
         self.message.say("")
         self.offer_cures({})
-        self.session.begun.emit()
+        self.session.set(running=call)
         self.table, self.call = table, call
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)
@@ -87,8 +92,9 @@ class JobPanel(QWidget):
         self.enable()
 
     def say_notices(self, notices: Sequence[str]) -> None:
-        """Show warnings of a job."""
-        self.message.say(" ".join(map(sentence, notices)), "warning")
+        """Show what is most important in the warnings of a job, and all of them in the tooltip."""
+        full = " ".join(map(sentence, notices))
+        self.message.say(" ".join(map(gist, notices)), "warning", full)
 
     def offer_cures(self, cures: Mapping[str, Callable[[], object]]) -> None:
         """Show a button for each cure, in place of those before."""
@@ -135,6 +141,7 @@ class JobPanel(QWidget):
             return
         self.table = self.call = None
         self.enable()
+        self.session.set(running=None)
         try:
             self.session.write(job, table, call)
         except Exception as error:  # Show a sentence instead of a traceback.
@@ -164,7 +171,8 @@ class JobPanel(QWidget):
     def _end(self) -> None:
         """Forget the job."""
         self.table = self.call = None
-        self.session.drop_frame()
+        # The training has ended without another map.
+        self.session.set(frame=None, running=None)
         self.enable()
 
 

@@ -38,7 +38,6 @@ FIXED = {
     "redo": Key("Ctrl+Shift+Z", "redo"),
     "accept": Key("Enter", "accept"),
     "skip": Key("N", "skip"),
-    "back": Key("Backspace", "back"),
 }
 """Keys by what they do."""
 NAMES = {
@@ -47,7 +46,11 @@ NAMES = {
     Qt.Key.Key_Backspace.value: "Backspace",
     Qt.Key.Key_Delete.value: "Delete",
 }
-USELESS = {"Delete", *(f"Ctrl+{key}" for key in ("A", "C", "V", "X", "Delete", "Backspace"))}
+USELESS = {
+    "Backspace",
+    "Delete",
+    *(f"Ctrl+{key}" for key in ("A", "C", "V", "X", "Delete", "Backspace")),
+}
 """Keys of napari that do nothing meanwhile, as do letters and digits: they change layers. Only V,
 which shows and hides the active layer, keeps its meaning."""
 FIELDS = QLineEdit, QAbstractSpinBox, QTextEdit, QPlainTextEdit

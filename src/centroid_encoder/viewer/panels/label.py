@@ -19,6 +19,7 @@ from centroid_encoder.viewer.panels.save import ask_name
 from centroid_encoder.viewer.session.draft import is_trainable
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
@@ -31,8 +32,7 @@ NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling; other
-    widgets can be added to its layout.
+    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
@@ -62,7 +62,7 @@ class LabelPanel(QWidget):
             side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
         )
         self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("name of a new class, then Enter")
+        self.name_line.setPlaceholderText("new class, then Enter")
         self.name_line.setAccessibleName("New class")
         self.name_line.returnPressed.connect(self.add_class)
         self.import_action = QAction("Import labels …", self)
@@ -70,33 +70,41 @@ class LabelPanel(QWidget):
         self.import_action.triggered.connect(self._ask_import)
         self.export_action = QAction("Labels given by hand as .csv …", self)
         self.export_action.triggered.connect(self._ask_export)
-        self.count_text, self.keys_text, self.live_text = QLabel(), Message(), Message()
+        self.count_text = Message(wraps=False)
+        self.keys_text, self.live_text = Message(), Message()
         # A line does not end between a key and its meaning.
         fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
-        self.body = QWidget()
+        self.body, self._naming = QWidget(), QWidget()
         self.names = side_by_side((self.name_line, 1))
         """The line for a new class; more buttons can be added."""
-        column(self.body, self._lost, self.names, self.keys_text, self.live_text)
+        self._naming.setLayout(self.names)
+        self.below = column(self.body, self._lost, self.keys_text, self.live_text)
+        """Texts that are shown during a labelling; more parts can be inserted."""
         self._column_label = QLabel("Column")
-        top = side_by_side(
-            self._column_label, (self.column_line, 1), (self.count_text, 1), self.start_button
-        )
+        start = self._column_label, (self.column_line, 1)
+        top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
         column(self, top, self.how, self.body)
         self.keys.acts |= {
             "unlabel": partial(self.label, ""),
             "undo": session.undo,
             "redo": session.redo,
         }
-        session.table_changed.connect(self._on_table)
-        session.shown_changed.connect(self._on_shown)
+        session.show_in(self.show_state)
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
 
+    def show_state(self, before: State, now: State) -> None:
+        """Propose a column for another table, and show other labels."""
+        if now.differs(before, "cells"):
+            self._on_table()
+        if now.differs(before, "cells", "labels", "labeling"):
+            self._on_shown()
+
     def toggle(self) -> None:
         """Begin to label in the column, or end that."""
-        if self._session.labeling is None:
+        if self._session.state.labeling is None:
             self._session.start_labeling(self.column_line.text())
         else:
             self.end()
@@ -114,14 +122,14 @@ class LabelPanel(QWidget):
 
     def label(self, name: str) -> None:
         """Label the selected cells; an empty name takes their labels back."""
-        if not self._session.selected.any():
+        if not self._session.state.selected.any():
             self._session.say(NO_CELLS)
             return
         self._session.label_selected(name)
 
     def import_csv(self, path: Path) -> None:
         """Take over the labels of a file; begin to label if necessary."""
-        if self._session.labeling is None:
+        if self._session.state.labeling is None:
             self.toggle()
         unknown: list[int] = []
         if self._session.change_labels(lambda labels: unknown.append(labels.read_csv(path))):
@@ -132,8 +140,13 @@ class LabelPanel(QWidget):
 
     def export_csv(self, path: Path) -> None:
         """Write the labels into a file."""
-        if self._session.change_labels(lambda labeling: labeling.to_csv(path)):
-            self._session.say(f"Saved {path.name}.")
+        if (labeling := self._session.state.labeling) is not None:
+            try:
+                labeling.to_csv(path)
+            except (OSError, ValueError) as error:
+                self._session.say(error, "error")
+            else:
+                self._session.say(f"Saved {path.name}.")
 
     def _on_table(self) -> None:
         adata = self._session.adata
@@ -141,10 +154,10 @@ class LabelPanel(QWidget):
 
     def _on_shown(self) -> None:
         """Show the parts that serve now, and bind the keys or give them back."""
-        labeling = self._session.labeling
+        labeling = self._session.state.labeling
         is_on = labeling is not None
         while_off = self._column_label, self.column_line, self.how
-        while_on = self.body, self.count_text
+        while_on = self.body, self._naming, self.count_text
         for part in (*while_off, *while_on):
             part.setVisible((part in while_on) == is_on)
         self.export_action.setVisible(is_on)
@@ -167,7 +180,7 @@ class LabelPanel(QWidget):
         self.lost_text.say(f"{lost} of an earlier session can be restored.")
         self._lost.setVisible(n > 0)
         labels, column = labeling.adata.obs[labeling.column], labeling.column
-        self.count_text.setText(f"{labels.notna().sum():,} of {len(labels):,} labelled in {column}")
+        self.count_text.say(f"{labels.notna().sum():,} of {len(labels):,} labelled in {column}")
         self.live_text.say("" if is_trainable(labeling) else TOO_FEW)
 
     def _on_failed(self, error: Exception) -> None:

@@ -12,6 +12,7 @@ from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.session.draft import first_draft, new_draft, training_job
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
@@ -37,11 +38,10 @@ class LiveMap(QObject):
         self._session = session
         self._form = form
         self.task: Task | None = None
-        self._labels: object = None
-        """The classes and labels that were read last."""
+        self._learned: object = None
+        """What the draft has learned, or is about to learn."""
         self._timer = delayed(self, PAUSE, self._train)
-        session.shown_changed.connect(self._on_shown)
-        session.begun.connect(self._on_begun)
+        session.show_in(self.show_state)
         form.setting_changed.connect(self._on_change)
 
     @property
@@ -54,39 +54,42 @@ class LiveMap(QObject):
         self._timer.stop()
         if self.task is not None:
             self.task.cancel()
-        self.task = None
+        self.task = self._learned = None
 
-    def _on_begun(self) -> None:
-        if self._session.labeling is None:
+    @property
+    def _labels(self) -> object:
+        """What a draft is to learn; None without labels, or with a map that it would replace."""
+        session, labeling = self._session, self._session.state.labeling
+        if labeling is not None:
+            there = labeling.is_there
+            return (labeling, labeling.classes, labeling.codes.tobytes()) if there else None
+        if session.state.result is not None or session.label_key is None:
+            return None
+        return session.table, session.label_key, session.shown_codes.tobytes()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Train again when labels have changed; a training of the user replaces a first map."""
+        parts = "running", "cells", "labels", "label_key", "labeling", "result"
+        if now.labeling is None and now.running is not None:
             self.cancel()
-            self._labels = None
-
-    def _on_shown(self) -> None:
-        session = self._session
-        labels: object = None
-        labeling, table, key = session.labeling, session.table, session.label_key
-        if labeling is not None and labeling.is_there:
-            labels = labeling, labeling.classes, labeling.codes.tobytes()
-        elif session.result is None and labeling is None and table is not None and key is not None:
-            labels = table, key, session.shown_codes.tobytes()
-        if labels != self._labels:
-            self._labels = labels
+        elif now.differs(before, *parts) and self._labels != self._learned:
             self._on_change()
 
     def _on_change(self) -> None:
         self.cancel()
-        if self._labels is not None:
+        self._learned = self._labels
+        if self._learned is not None:
             self._timer.start()
 
     def _train(self) -> None:
-        session, labeling = self._session, self._session.labeling
+        session, labeling = self._session, self._session.state.labeling
         adata, column = session.adata, session.label_key
-        if session.frame is not None or adata is None or column is None:
+        if session.state.frame is not None or adata is None or column is None:
             return
         if labeling is None:
             draft = first_draft(adata, column)
         else:
-            draft = new_draft(labeling) if labeling.is_there else None
+            draft, column = new_draft(labeling) if labeling.is_there else None, labeling.column
         if draft is None:
             session.show_draft(None)
             return
@@ -95,11 +98,11 @@ class LiveMap(QObject):
         self.task = Task(partial(run_job, make), partial(self._on_end, draft), self)
 
     def _on_end(self, draft: AnnData, job: Training, error: Exception | None) -> None:
-        self.cancel()
+        self.task = None
         if error is None:
             job.write(draft)
             self._session.show_draft(draft)
             return
         self._session.show_draft(None)
-        if self._session.labeling is not None:
+        if self._session.state.labeling is not None:
             self.failed.emit(error)

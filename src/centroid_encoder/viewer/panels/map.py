@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QLabel, QStackedWidget, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QInputDialog,
+    QLabel,
+    QMenu,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Frame
@@ -25,12 +35,29 @@ from centroid_encoder.pl._regions import (
 from centroid_encoder.tables import obs_key
 from centroid_encoder.tl._result import BY_GROUP, NO_BETTER, QUERY, TEST, TRAIN, Regions, Result
 from centroid_encoder.tl._summary import doubt_words, expected_words, group_words, range_words
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY
+from centroid_encoder.viewer.map.colorings import (
+    CONFIDENCE,
+    GREY,
+    NOVELTY,
+    shown_values,
+    to_choose,
+)
 from centroid_encoder.viewer.map.scene import Scene
 from centroid_encoder.viewer.panels.fields import Choice, column
 from centroid_encoder.viewer.session.draft import HELD_OUT, error_text, held_out_error
+from centroid_encoder.viewer.session.planes import (
+    COMPONENTS,
+    Plane,
+    components,
+    first_plane,
+    plane_of,
+    representations,
+    title_of,
+)
 from centroid_encoder.viewer.session.session import SelectionMode, Session
+from centroid_encoder.viewer.session.state import State
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
@@ -63,8 +90,9 @@ class MapPanel(QWidget):
             "Voronoi cell: the part of the map nearest to the center of a class. Decoder region: "
             "the part that the decoder of the model assigns to a class"
         )
-        self.regions_box = Choice("Regions of the map", tip, session.choose_regions)
-        self.regions_box.offer(REGIONS[:2], session.regions)
+        choose = partial(_choose_regions, session)
+        self.regions_box = Choice("Regions of the map", tip, choose)
+        self.regions_box.offer(REGIONS[:2], session.state.regions)
         self.axes_box.currentIndexChanged.connect(self._redraw)
         self.canvas.buttons["held-out"].toggled.connect(self._redraw)
         self._empty, self._hint, self.starts = QWidget(), QLabel(), QVBoxLayout()
@@ -84,12 +112,14 @@ class MapPanel(QWidget):
         self.result: Result | None = None
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last live frame."""
+        self._computing = Latest(self)
+        self.menu = QMenu(self)
+        self.menu.aboutToShow.connect(self._offer_planes)
+        self.canvas.buttons["map"].setMenu(self.menu)
+        self.canvas.buttons["map"].setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.canvas.selection_made.connect(self._on_made)
         self.canvas.cell_hovered.connect(self._on_hovered)
-        session.shown_changed.connect(self._redraw)
-        session.framed.connect(self._redraw)
-        session.look_changed.connect(self._on_look)
-        session.selection_changed.connect(self._on_selection)
+        session.show_in(self.show_state)
 
     def _draw_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a running training."""
@@ -101,7 +131,7 @@ class MapPanel(QWidget):
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
-        flat = self._session.regions is not None and found.shape[1] <= 2
+        flat = self._session.state.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
         adata, colors = self._session.adata, {}
         if adata is not None and label_key in adata.obs:
@@ -109,7 +139,7 @@ class MapPanel(QWidget):
         rows = self._rows(run.kept, run.held_out)
         hollow = np.flatnonzero(run.held_out)
         names = tuple(map(str, run.classes))
-        soft = self._session.regions == "voronoi"
+        soft = self._session.state.regions == "voronoi"
         parts = points, run.codes, rows, shapes, limits, names, places
         scene = Scene(*parts, hollow=hollow, soft=soft)
         title = f"{run.train.sum():,} cells in training"
@@ -127,47 +157,130 @@ class MapPanel(QWidget):
         self._limits = limits
         return limits
 
-    def _on_look(self) -> None:
-        if self._is_current:
-            figure, session = self.canvas.map, self._session
-            figure.values, figure.hidden = session.values, session.hidden
-            figure.update()
+    def show_state(self, before: State, now: State) -> None:
+        """Draw another map, other colours, or another selection."""
+        figure = self.canvas.map
+        if now.differs(before, "cells"):
+            self._computing.drop()
+        parts = "result", "draft", "frame", "labels", "label_key", "labeling", "regions", "cells"
+        if now.differs(before, "plane", "components", *parts):
+            self._redraw()
+        elif now.differs(before, "hidden", "coloring", "columns", "check"):
+            values = shown_values(self._session)
+            if now.hidden != figure.hidden or values is not figure.values:
+                figure.values, figure.hidden = values, now.hidden
+                figure.update()
+        if now.group is not before.group:
+            figure.select(now.selected)
 
     def _on_made(self, rows: NDArray[np.intp], mode: SelectionMode) -> None:
-        self._session.select(rows, mode, how=f"{self.canvas.tool} in the map")
-
-    def _on_selection(self) -> None:
-        if self._is_current:
-            self.canvas.map.select(self._session.selected)
+        plane = self._plane_shown
+        name = "map" if plane is None else str(plane)
+        is_place = isinstance(plane, str) and plane.startswith("spatial")
+        how = f"{self.canvas.tool} in the {name}"
+        self._session.select(rows, mode, how=how, uses_features=not is_place)
 
     @property
-    def _is_current(self) -> bool:
-        """Whether as many cells are drawn as there are; a table may have just been chosen."""
-        return len(self.canvas.map.scene.points) == len(self._session.selected)
+    def _plane_shown(self) -> Plane | None:
+        """The plane that is drawn in place of a map: the chosen one, or one without a map."""
+        session, now = self._session, self._session.state
+        if now.plane is not None or now.adata is None or now.frame is not None:
+            return now.plane if now.frame is None else None
+        if now.drawn is not None or (now.labeling is None and (session.shown_codes >= 0).any()):
+            return None
+        return first_plane(now.adata)
+
+    def _offer_planes(self) -> None:
+        """Fill the menu with what can be drawn."""
+        self.menu.clear()
+        session, shown = self._session, self._plane_shown
+        if (adata := session.adata) is None:
+            return
+        planes: list[tuple[str, Plane | None]] = [("Centroid-Encoder map", None)]
+        planes += [(name, name) for name in (*representations(adata), COMPONENTS)]
+        for text, plane in planes:
+            action = self.menu.addAction(text, partial(_choose_plane, session, plane))
+            action.setCheckable(True)
+            action.setChecked(plane == shown)
+        self.menu.addAction("Two columns or genes …", self._ask_columns)
+
+    def _ask_columns(self) -> None:
+        """Draw two columns or variables that the user chooses."""
+        ways = to_choose(self._session)
+        names, chosen = [name for way, name in ways.items() if isinstance(way, tuple)], []
+        for axis in ("horizontal", "vertical"):
+            text = f"Column or gene of the {axis} axis"
+            name, is_given = QInputDialog.getItem(self, "Map", text, names, 0, False)
+            if not is_given:
+                return
+            chosen.append(name)
+        self._session.set(plane=(chosen[0], chosen[1]))
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
+        if self._session.catalog.check_cells():
+            self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
 
     def _redraw(self, _: object = None) -> None:
         """Draw the live frame, the live map or the map of the session, or a hint on what to do."""
-        session, result, adata = self._session, self._session.drawn, self._session.drawn_adata
-        self.result = None if session.frame is not None else result
-        if session.frame is not None:
-            self._draw_frame(*session.frame)
+        now = self._session.state
+        result, adata = now.drawn, now.drawn_adata
+        self.result = None if now.frame is not None else result
+        plane = self._plane_shown
+        if plane is not None and now.adata is not None and self._draw_plane(now.adata, plane):
+            return
+        if now.frame is not None:
+            self._draw_frame(*now.frame)
         elif adata is None or result is None:
             self._limits = None
             self.canvas.map.show(Scene(), [])
-            hint = NO_MAP if session.labeling is None else NO_DRAFT
+            hint = NO_MAP if now.labeling is None else NO_DRAFT
             self._hint.setText(NO_TABLE if adata is None else hint)
             self._start.setVisible(adata is None)
             self._pages.setCurrentWidget(self._empty)
         else:
             self._draw_result(adata, result)
 
+    def _draw_plane(self, adata: AnnData, plane: Plane) -> bool:
+        """Draw the cells without regions; return whether it is or will be possible."""
+        session, now = self._session, self._session.state
+        if plane == COMPONENTS and now.components is None:
+            self._computing.request(partial(components, adata), self._on_computed)
+            return False
+        try:
+            points = now.components if plane == COMPONENTS else plane_of(adata, plane)
+        except (KeyError, ValueError) as error:
+            session.set(plane=None)
+            session.say(error, "error")
+            return False
+        if points is None or not (there := np.isfinite(points).all(axis=1)).any():
+            return False
+        codes, colors = session.shown_codes, session.class_colors
+        known = [points[there & (codes == i)] for i in range(len(colors))]
+        centers = [np.median(cells, axis=0) if len(cells) else [np.nan] * 2 for cells in known]
+        scene = Scene(
+            points=points,
+            codes=codes,
+            rows=np.flatnonzero(there),
+            limits=panel_limits(points[there]),
+            names=tuple(map(str, colors)),
+            centers=np.reshape(centers, (-1, 2)),
+            bold=now.labeling is not None,
+        )
+        self.canvas.buttons["held-out"].hide()
+        self._show(scene, list(colors.values()), title_of(plane), "")
+        return True
+
+    def _on_computed(self, found: NDArray[np.floating] | None, error: Exception | None) -> None:
+        if error is not None:
+            self._session.say(error, "warning")
+            found = np.full((len(self._session.state.selected), 2), np.nan)
+        self._session.set(components=found)
+
     def _draw_result(self, adata: AnnData, result: Result) -> None:
-        session, is_draft = self._session, self._session.draft is not None
+        session, now = self._session, self._session.state
+        is_draft = now.draft is not None
         has_decoder = result.stored.has_decoder
-        self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
+        self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], now.regions)
         codes, n_classes = session.codes, len(session.classes)
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
@@ -186,16 +299,16 @@ class MapPanel(QWidget):
         shown = result.embedded
         if result.is_query:
             shown &= (result.split == QUERY).to_numpy()
-        shapes = class_regions(adata, result, session.regions, limits)
+        shapes = class_regions(adata, result, now.regions, limits)
         names = tuple(map(str, session.classes))
         rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
-        bold = is_draft and session.labeling is not None
+        bold = is_draft and now.labeling is not None
         parts = points, codes, rows, shapes, limits, names, centers, behind, hollow
-        scene = Scene(*parts, soft=session.regions == "voronoi", bold=bold)
-        title, tip = headline(result, session.regions, len(behind))
+        scene = Scene(*parts, soft=now.regions == "voronoi", bold=bold)
+        title, tip = headline(result, now.regions, len(behind))
         labels = None if session.adata is None else session.adata.obs.get(result.label_key)
         if is_draft and labels is not None:
-            kind = "draft" if session.labeling is None else "live map"
+            kind = "draft" if now.labeling is None else "live map"
             title, tip = f"{kind}: {error_text(*held_out_error(adata, labels))}", ""
         self._show(scene, list(session.class_colors.values()), title, tip)
 
@@ -230,11 +343,18 @@ class MapPanel(QWidget):
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.title.setText(title)
         self.canvas.title.setToolTip(tip)
-        figure, session = self.canvas.map, self._session
-        figure.values, figure.hidden = session.values, session.hidden
-        figure.show(scene, colors)
-        figure.select(session.selected)
+        figure, now = self.canvas.map, self._session.state
+        figure.values, figure.hidden = shown_values(self._session), now.hidden
+        figure.show(scene, colors, now.selected)
         self.canvas.names_action.setChecked(figure.named)
+
+
+def _choose_regions(session: Session, regions: Regions | None) -> None:
+    session.set(regions=regions)
+
+
+def _choose_plane(session: Session, plane: Plane | None) -> None:
+    session.set(plane=plane)
 
 
 def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tuple[str, str]:
@@ -271,9 +391,10 @@ def describe(session: Session, row: int, result: Result | None) -> list[str]:
     lines = [str(obs.index[row])]
     if label_key in obs:
         column = session.corrected(label_key)
-        lines.append(f"{column}: {obs[column].iloc[row]}")
-    if result is not None and session.drawn_adata is not None:
-        obs, code = session.drawn_adata.obs, result.predicted[row]
+        label = obs[column].iloc[row]
+        lines.append(f"{column}: {'no label' if pd.isna(label) else label}")
+    if result is not None and (drawn := session.state.drawn_adata) is not None:
+        obs, code = drawn.obs, result.predicted[row]
         lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
         for name in (CONFIDENCE, NOVELTY):
             column = obs_key(result.key, name)

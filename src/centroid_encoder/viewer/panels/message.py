@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import re
 
-from qtpy.QtCore import QSize, Qt
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtGui import QPainter, QPaintEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from centroid_encoder.viewer.session.session import Kind
+from centroid_encoder.viewer.session.state import Kind
 
 
 class Message(QLabel):
     """A text that wraps and can be selected; hidden if empty.
 
-    It does not make the dock wider. Style sheets can refer to its `kind`.
+    It does not make the dock wider. Style sheets can refer to its `kind`. If it does not wrap, a
+    text that is too long ends with an ellipsis.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    said = Signal(str)
+    """There is another text; this is all of it."""
+
+    def __init__(self, parent: QWidget | None = None, *, wraps: bool = True) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.setWordWrap(True)
+        self.setWordWrap(wraps)
         # A word that is too long, such as a file name, is cut off.
         self.setMinimumWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
@@ -30,7 +34,19 @@ class Message(QLabel):
 
     def minimumSizeHint(self) -> QSize:
         """Return the height of all lines; outer layouts do not use `heightForWidth`."""
-        return QSize(1, max(0, self.heightForWidth(self.width())))
+        height = self.heightForWidth(self.width())
+        return QSize(1, max(0, height) if self.wordWrap() else super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw all lines, or as much of the only line as there is room for."""
+        if self.wordWrap():
+            super().paintEvent(event)
+            return
+        painter, end = QPainter(self), Qt.TextElideMode.ElideRight
+        text = self.fontMetrics().elidedText(self.text(), end, self.width())
+        line, role = Qt.AlignmentFlag.AlignVCenter.value, self.foregroundRole()
+        self.style().drawItemText(painter, self.rect(), line, self.palette(), True, text, role)
+        painter.end()
 
     def sizeHint(self) -> QSize:
         """Return the same height; Qt's own is that of a narrower text."""
@@ -41,16 +57,18 @@ class Message(QLabel):
         super().resizeEvent(event)
         self.updateGeometry()
 
-    def say(self, said: str | Exception, kind: Kind = "info") -> None:
-        """Show a text or an exception; an empty text hides the label."""
+    def say(self, said: str | Exception, kind: Kind = "info", full: str = "") -> None:
+        """Show a text or an exception, and `full` in the tooltip; an empty text hides the label."""
         text = in_words(said) if isinstance(said, str) else sentence(said)
         self.setText(text)
-        self.setToolTip(text)
+        self.setToolTip(full or text)
         self.setVisible(bool(text))
         if kind != self.kind:
             self.kind = kind
             self.setProperty("kind", kind)
             self.style().polish(self)
+        if text:
+            self.said.emit(self.toolTip())
 
 
 FOR_NOTEBOOKS = re.compile(r"[;:] pass [a-z_]+=.*$| \([a-z]+_key\)$")
@@ -63,6 +81,12 @@ WORDS = {
     "layers": "layers: {}",
 }
 """The parts of an AnnData, as the fields of the widget call them."""
+
+
+def gist(text: str) -> str:
+    """Return the beginning of a notice, up to the end of the clause with its first number."""
+    found = re.match(r".*?(?<!\w)\d.*?(?=[.:]( |$)|$)|.*?(?=\. |$)", text)
+    return sentence(text if found is None else found[0])
 
 
 def in_words(text: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent, QKeySequence
-from qtpy.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
+from qtpy.QtWidgets import QPushButton, QSizePolicy, QStackedWidget, QToolButton, QWidget
 
 from centroid_encoder.viewer.panels.check import verdict
-from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -22,29 +24,33 @@ from centroid_encoder.viewer.session.misplaced import (
     list_cells,
 )
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
-ROWS = 5
+ROWS = 3
 """Number of visible rows."""
+SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
+"""What a map has used a cell for, in words."""
 
 
 class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, or the confused classes.
 
     `source` is how the listed cells were found; with None, classes are compared. `summary` is the
-    sentence above the list. `found` is the result of a check, and `doubts` are its warnings. A
-    decided cell leaves the list, and the next one is selected. The parent connects `train_button`,
-    and can lay out `decisions`, the buttons that change and keep labels.
+    sentence below the list. `found` is the result of a check, and `doubts` are its warnings. A
+    decided cell leaves the list, and the next one is selected. The parent connects `train_button`.
+    After a click on a cell, the `evidence` on it takes the place of the list; `place_button` shows
+    its place in the list, and brings the list back.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, evidence: QWidget | None = None) -> None:
         super().__init__()
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self._read: tuple[object, object] = None, None
-        """The map and the check whose cells are listed."""
         self._proposed = ""
         """The class that the selected cells may belong to."""
+        self.is_current = False
+        """Whether the labels are those of the list."""
         self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
@@ -53,6 +59,15 @@ class MisplacedTable(QWidget):
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.view.clicked.connect(self._on_click)
         self.view.installEventFilter(self)
+        self.evidence = evidence
+        self.pages = QStackedWidget()
+        self.pages.addWidget(self.view)
+        if evidence is not None:
+            evidence.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            evidence.installEventFilter(self)
+            self.pages.addWidget(evidence)
+        self.place_button = QToolButton()
+        self.place_button.clicked.connect(self.turn)
         self.source_box = Choice("Found by", "How the cells were found", self.choose)
         self.summary = Message()
         self.label_button = QToolButton()
@@ -71,20 +86,45 @@ class MisplacedTable(QWidget):
         self.train_button.setToolTip(tip)
         self.found, self.doubts = Message(), Message()
         self.decisions = QWidget()
-        row = side_by_side(self.label_button, self.right_button)
-        row.addStretch()
-        self.decisions.setLayout(row)
+        # A long name of a class does not make the dock wider.
+        policy = QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed
+        self.label_button.setSizePolicy(*policy)
+        self.decisions.setLayout(side_by_side((self.label_button, 1), self.right_button))
         self.decisions.installEventFilter(self)
-        above = side_by_side(QLabel("Found by"), (self.source_box, 1), self.train_button)
-        page(self, self.found, self.doubts, above, self.summary, self.view, self.decisions)
-        session.shown_changed.connect(self._on_cells)
-        session.selection_changed.connect(self._on_selection)
+        above = side_by_side((self.source_box, 1), self.place_button, (self.decisions, 2))
+        below = side_by_side((self.summary, 1), self.train_button)
+        # What one decides with comes first, since a low card shows no more.
+        column(self, above, self.pages, below, self.found, self.doubts)
+        session.show_in(self.show_state)
         self._on_cells()
+
+    def show_state(self, before: State, now: State) -> None:
+        """List the cells while the card is shown, and with another map, since it takes long."""
+        is_other = now.differs(before, "result", "check", "cells")
+        self.is_current &= not now.differs(before, "labels", "label_key", "regions")
+        if now.labeling is None and (is_other or (now.mode == "Review" and not self.is_current)):
+            self._on_cells(is_other=is_other)
+        elif now.differs(before, "group"):
+            self._on_selection()
 
     def choose(self, source: Source | None) -> None:
         """Choose how cells are found; the choice is kept while there is no such result."""
         self._wanted = source
         self._on_cells()
+
+    def say_verdict(self, message: Message) -> None:
+        """Say what is most important in the result of a check, since the list hides the rest."""
+        found, doubts = self.found.text(), self.doubts.text()
+        text = " ".join(gist(text) for text in (found, doubts) if text)
+        message.say(text, "warning" if doubts else "info", f"{found} {doubts}")
+
+    def turn(self) -> None:
+        """Show the evidence in place of the list, or the list again."""
+        is_list = self.pages.currentWidget() is self.view
+        shown = self.evidence if is_list and self._current >= 0 else None
+        shown = shown or self.view
+        self.pages.setCurrentWidget(shown)
+        shown.setFocus()
 
     def change(self) -> None:
         """Give the selected cells the proposed label, and go on to the next one."""
@@ -101,8 +141,11 @@ class MisplacedTable(QWidget):
         """Decide by keys: Enter changes the label, K keeps it, Ctrl+Z undoes the last step."""
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             acts = {Qt.Key.Key_K: self.keep}
-            if watched is self.view:  # Beside the list, Enter is that of a button.
+            if watched is not self.decisions:  # There, Enter is that of a button.
                 acts |= {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
+            if watched is self.evidence:
+                acts |= {Qt.Key.Key_Up: partial(self._step, -1)}
+                acts |= {Qt.Key.Key_Down: partial(self._step, 1)}
             act = acts.get(Qt.Key(event.key())) if self._current >= 0 else None
             if event.matches(QKeySequence.StandardKey.Undo):
                 act = self._session.undo
@@ -113,14 +156,23 @@ class MisplacedTable(QWidget):
                 return True
         return bool(super().eventFilter(watched, event))
 
+    def _step(self, by: int) -> None:
+        """Select the next cell of the list, or the one before."""
+        self.view.selectRow(min(max(self._current + by, 0), len(self.model.table) - 1))
+
     @property
     def _current(self) -> int:
         """The selected row of the list; −1 for none."""
         rows = [index.row() for index in self.view.selectionModel().selectedRows()]
         return rows[0] if rows and self.source is not None else -1
 
-    def _on_cells(self) -> None:
-        """List the cells again, in the order that the user has chosen, or compare the classes."""
+    def _on_cells(self, *, is_other: bool = True) -> None:
+        """List the cells again, in the order that the user has chosen, or compare the classes.
+
+        Those of another map or check are other cells; otherwise, the next cell follows a decided
+        one.
+        """
+        self.is_current = True
         found, doubts = verdict(self._session)
         self.found.say(found)
         self.doubts.say(doubts, "warning")
@@ -132,31 +184,35 @@ class MisplacedTable(QWidget):
         self.source_box.offer(entries, source)
         if source is not self.source:
             self.source = source
+            self.pages.setCurrentWidget(self.view)
             self._keep_order()
         self.view.setSortingEnabled(source is not None)
         if source is None:
             self._show_confusion()
         else:
-            self._show_cells(source)
+            self._show_cells(source, is_other)
         self._on_selection()
+        if self._current < 0:
+            self.pages.setCurrentWidget(self.view)
         corrected = self._session.corrected(self._session.label_key)
         self.train_button.setVisible(corrected != self._session.label_key)
 
-    def _show_cells(self, source: Source) -> None:
+    def _show_cells(self, source: Source, is_other: bool) -> None:
         try:
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.say(summary)
+        self.pages.setVisible(len(cells) > 0)
+        if "split" in cells:
+            cells = cells.assign(split=cells["split"].map(SPLITS))
         place = self._current
         row = self.model.table.index[place] if place >= 0 else -1
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        before, self._read = self._read, (self._session.result, self._session.check)
-        is_same = before[0] is self._read[0] and before[1] is self._read[1]
-        if is_same and place >= 0 and row not in cells.index:
+        if not is_other and place >= 0 and row not in cells.index:
             # The cell was decided: go on to the next one.
             self.view.selectRow(min(place, len(cells) - 1))
 
@@ -167,6 +223,7 @@ class MisplacedTable(QWidget):
         counts = np.zeros((len(names), len(names)), dtype=int)
         np.add.at(counts, (labels[counted], found[counted]), 1)
         self.summary.say(f"{text} A click selects the cells.")
+        self.pages.setVisible(len(names) > 0)
         table = pd.DataFrame(counts, columns=range(1, len(names) + 1)).astype(object)
         table = table.where(counts > 0, "")
         table.insert(0, 0, names)
@@ -180,6 +237,8 @@ class MisplacedTable(QWidget):
             self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
             how = f"label {self.model.table.iat[index.row(), 0]}, predicted {self._proposed}"
             self._session.select(np.flatnonzero(rows), how=how)
+        elif self.source is not None and len(self.view.selectionModel().selectedRows()) == 1:
+            self.turn()
 
     def _keep_order(self) -> None:
         """Keep the order of a list, worst first, until the user sorts it."""
@@ -189,8 +248,17 @@ class MisplacedTable(QWidget):
         """Offer the proposed label for the selected cells."""
         if self._proposed not in self._session.new_labels:
             self._proposed = ""
-        can = self._session.editable is not None and bool(self._session.selected.any())
+        can = self._session.editable is not None and bool(self._session.state.selected.any())
         self.label_button.setText(f"Change to {self._proposed or '…'}")
+        n, place = len(self.model.table), self._current + 1
+        text = f"{place:,} of {n:,}" if place else f"{n:,}"
+        n_decided = self.model.table.attrs.get("n_decided", 0)
+        if n_decided:
+            text += f" ✓{n_decided:,}"
+        tip = f"{n_decided:,} decided. Show the list, or the evidence on the selected cell"
+        self.place_button.setText(text)
+        self.place_button.setToolTip(tip)
+        self.place_button.setVisible(self.source is not None and n > 0)
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)
 

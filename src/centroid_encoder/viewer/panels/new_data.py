@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -14,7 +16,7 @@ from qtpy.QtWidgets import QLabel
 
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tables import colors_key
+from centroid_encoder.tables import colors_key, keys_in
 from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
@@ -23,7 +25,6 @@ from centroid_encoder.viewer.panels.fields import (
     button,
     form_layout,
     offer,
-    page,
     side_by_side,
     sources,
 )
@@ -32,6 +33,7 @@ from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_ch
 from centroid_encoder.viewer.panels.progress import Opening
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +49,10 @@ ESTIMATED = [*MISSING[:2], ("estimate the values", "estimate")]
 
 
 class NewDataPanel(JobPanel):
-    """Places the cells of another table in the map; the parent lays out `form`, its settings."""
+    """Places the cells of another table in the map.
+
+    The parent lays out `form`, its settings, and `opening`, `progress`, `message` and `cures`.
+    """
 
     cures_of: ClassVar[dict[str, dict[str, dict[str, object]]]] = {
         "missing": {
@@ -72,9 +77,12 @@ class NewDataPanel(JobPanel):
         fields = self.features, self.missing, *limits, self.key_added
         form = Form((INGEST,), *fields)
         super().__init__(session, form)
-        self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
         """Table with the map that the running job uses."""
+        tip = "Place the cells of this table in the map of another one, without training"
+        self.place_button = button("", tip, self.place)
+        """Shown for a table without a map; the parent lays it out."""
+        self.place_button.hide()
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.opening = Opening(self._add, self.say_error)
         tip = "Read a .h5ad, a .zarr or a table of another program"
@@ -88,29 +96,57 @@ class NewDataPanel(JobPanel):
         row = side_by_side(QLabel("New cells"), (self.table_box, 1), self.open_button)
         row.addWidget(self.map_button)
         row.addStretch()
-        page(self, row, self.opening, self.progress, self.message, self.cures)
-        session.shown_changed.connect(self.offer)
-        session.catalog.listed.connect(self.offer)
+        self.setLayout(row)
+        session.show_in(self.show_state)
         self.offer()
 
     @property
     def reference(self) -> Table | None:
         """The table with the shown map, or None."""
-        return None if self.session.result is None else self.session.table
+        return None if self.session.state.result is None else self.session.table
 
     def _add(self, adata: AnnData, name: str, *, path: Path) -> None:
         """Add a table that was opened here, and choose it."""
         self.table_box.choose(self.session.catalog.add(adata, name, path=path))
 
-    def offer(self) -> None:
-        """Offer all tables except that with the map."""
-        offered, chosen = (self.reference, self.session.key), self.table_box.value
-        if offered != self._offered:
+    def show_state(self, before: State, now: State) -> None:
+        """Offer the tables and the columns of parents, which depend on the map."""
+        super().show_state(before, now)
+        if now.differs(before, "cells", "key") or (before.result is None) != (now.result is None):
             self.message.say("")
-            self.key_added.value = self.session.key
+            self.key_added.value = now.key
+        if now.differs(before, "columns", "key"):
             columns = parent_columns(self.session)
             offer(self.parents, [("none", ""), *columns], self.parents.value)
-        self._offered = offered
+        if now.differs(before, "tables", "cells", "result"):
+            self.offer()
+            origin = self._map_elsewhere
+            self.place_button.setVisible(origin is not None)
+            if origin is not None:
+                self.place_button.setText(f"Place in the map of {origin[0].name}")
+
+    @property
+    def _map_elsewhere(self) -> tuple[Table, str] | None:
+        """The first table with a map, and the name of the map, if the shown table has none."""
+        now = self.session.state
+        if now.table is None or now.result is not None or now.labeling is not None:
+            return None
+        for table in self.session.catalog.tables:
+            for key in keys_in(table.adata.obs):
+                with suppress(KeyError, ValueError):  # A map may be damaged.
+                    stored = StoredMap.read(table.adata, key)
+                    if stored is not None and stored.model is not None and table is not now.table:
+                        return table, key
+        return None
+
+    def place(self) -> None:
+        """Place the cells of the shown table in the map of another one."""
+        if (origin := self._map_elsewhere) is not None and self.session.table is not None:
+            self._place(*origin, self.session.table, {})
+
+    def offer(self) -> None:
+        """Offer all tables except that with the map."""
+        chosen = self.table_box.value
         others = [table for table in self.session.catalog.tables if table is not self.reference]
         first = others[0] if others else None
         entries = [(table.name, table) for table in others]
@@ -121,14 +157,20 @@ class NewDataPanel(JobPanel):
 
     def run(self, **arguments: object) -> None:
         """Start to place the cells of the chosen table, unless a job is running."""
-        reference, table, key = self.reference, self.table_box.value, self.session.key
-        if self.task is not None or reference is None or table is None:
+        reference, table = self.reference, self.table_box.value
+        if reference is not None and table is not None:
+            self._place(reference, self.session.state.key, table, arguments)
+
+    def _place(
+        self, reference: Table, key: str, table: Table, arguments: Mapping[str, object]
+    ) -> None:
+        if self.task is not None:
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
         if self.parents.value and not self.confidence.value:
             self.confidence.value = SURE  # Otherwise every cell gets a class.
-        chosen = self.form.arguments(INGEST) | names | arguments
+        chosen = self.form.arguments(INGEST) | names | dict(arguments)
         call = Call("ingest", str(stored["label_key"]), chosen)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
@@ -151,21 +193,21 @@ class NewDataPanel(JobPanel):
         if session.table not in (reference, table) or table not in session.catalog.tables:
             return
         assert reference is not None
-        session.key = call.key
-        if table is session.table:
-            session.read()
-        else:
-            session.catalog.choose(table)
-        if session.result is not None:
-            session.finished.emit("ingest")
-            placed = session.result.embedded
-            n = int(session.result.unassigned[placed].sum())
-            unassigned = f", {n:,} unassigned" if n else ""
-            session.say(
-                f"{placed.sum():,} cells placed in the map of {reference.name}{unassigned}. "
-                f"{warning}".strip(),
-                "warning" if warning else "info",
-            )
+        with session.changing():
+            session.set(key=call.key)
+            if table is session.table:
+                session.read()
+            else:
+                session.catalog.choose(table)
+            if (result := session.state.result) is not None:
+                session.set(written=call)
+                n = int(result.unassigned[result.embedded].sum())
+                unassigned = f", {n:,} unassigned" if n else ""
+                session.say(
+                    f"{result.embedded.sum():,} cells placed in the map of {reference.name}"
+                    f"{unassigned}. {warning}".strip(),
+                    "warning" if warning else "info",
+                )
 
     def _on_table(self, table: Table | None) -> None:
         own = [] if table is None else sources(table.adata)
@@ -210,7 +252,7 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
 
 def parent_columns(session: Session) -> list[str]:
     """Return the columns in which all cells of a class of the map have one value, or none."""
-    adata, result = session.adata, session.result
+    adata, result = session.adata, session.state.result
     if adata is None or result is None or result.label_key not in adata.obs:
         return []
     labels, found = adata.obs[result.label_key], []

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder.core.reports import Report
 from centroid_encoder.tables import PARQUET, TEXT
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.task import Steps, Task
 
@@ -40,7 +40,7 @@ class TaskRow(QWidget):
         self._stop = button("Stop", "End the training now and keep the best map so far", self.stop)
         self._cancel = button("Cancel", "End it now; nothing is changed", self.cancel)
         self._text = Message()
-        column(self, side_by_side(self._bar, self._stop, self._cancel), self._text)
+        self.setLayout(side_by_side((self._text, 3), (self._bar, 1), self._stop, self._cancel))
         self.hide()
 
     def begin(

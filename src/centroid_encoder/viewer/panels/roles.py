@@ -6,6 +6,7 @@ from functools import partial
 from typing import get_args
 
 import pandas as pd
+from qtpy.compat import isalive
 from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDialog, QMenu
 
@@ -14,6 +15,7 @@ from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 HEADERS = [
     ("column", ""),
@@ -39,8 +41,13 @@ class RolesDialog(QDialog):
         self.view.clicked.connect(self._on_clicked)
         self.text.say(HINT)
         column(self, self.view, self.text)
-        session.table_changed.connect(self._show)
+        session.show_in(self.show_state)
         self._show()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show the columns of another table."""
+        if now.differs(before, "cells") and isalive(self):  # type: ignore[no-untyped-call]
+            self._show()
 
     def _show(self) -> None:
         adata = self._session.adata

@@ -26,17 +26,21 @@ from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tables import UnwritableError, check_writable, colors_key, snapshot, unpacked
 from centroid_encoder.tl._result import label_categories
 from centroid_encoder.viewer.data.ids import pixels
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 COUNTS = "Counts (*.csv)"
 ID = "id in the image"
 SUFFIX = re.compile(r"\*(\.\w+)")
+PAUSE = 300
+"""Milliseconds after which it is looked whether another table can be saved."""
 OUTLINES = "Outlines for QuPath (*.geojson)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
@@ -52,6 +56,7 @@ class SaveRow(QWidget):
         self._session = session
         self.message = Message()
         self.task: Task | None = None
+        self._checking = Latest(self, PAUSE)
         self.picture: Callable[[], Figure] = Figure
         """Makes a figure of what is on the screen; the parent sets it."""
         self._saved_to: Path | None = None
@@ -103,19 +108,26 @@ class SaveRow(QWidget):
         self.without_button.hide()
         self.setLayout(side_by_side(self.undo_button, self.redo_button, self.save_button))
         self.below = self.message, self.without_button
-        session.table_changed.connect(self._check)
-        session.shown_changed.connect(self._offer)
+        session.show_in(self.show_state)
         self._offer()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Say what cannot be saved of another table, and offer what can be done now."""
+        if now.differs(before, "cells"):
+            self._check()
+        if now.differs(before, "cells", "result", "check", "draft", "labels", "labeling", "links"):
+            self._offer()
 
     def _offer(self) -> None:
         """Enable what can be saved, undone or redone now."""
-        table, result, checked = self._session.table, self._session.result, self._session.check
+        table, now = self._session.table, self._session.state
+        result, checked = now.result, now.check
         self.save_button.setVisible(table is not None)
         self.save_button.setEnabled(self.task is None)
         of_result = self.save_model_action, self.save_figure_action, self.save_outlines_action
         for action in of_result:
             action.setEnabled(result is not None)
-        self.save_picture_action.setEnabled(self._session.drawn is not None)
+        self.save_picture_action.setEnabled(now.drawn is not None)
         self.copy_action.setEnabled(result is not None or checked is not None)
         # The classes of ingested cells are predictions without labels to compare with.
         trained = result is not None and not result.is_query
@@ -138,11 +150,14 @@ class SaveRow(QWidget):
         """Say what a file cannot hold of the table that was chosen."""
         self.without_button.hide()
         self.message.say("")
-        if (adata := self._session.adata) is not None:
-            try:
-                check_writable(adata)
-            except InputError as error:
-                self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
+        self._checking.drop()
+        if (adata := self._session.adata) is not None and not adata.isbacked:
+            work = partial(check_writable, snapshot(adata))
+            self._checking.request(work, self._on_checked)
+
+    def _on_checked(self, _: None, error: Exception | None) -> None:
+        if isinstance(error, InputError):
+            self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
@@ -154,7 +169,7 @@ class SaveRow(QWidget):
         # A copy, since the user may change the table while the thread writes.
         adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
-            self._write(lambda _: save_csv(adata, self._session.key, path), done)
+            self._write(lambda _: save_csv(adata, self._session.state.key, path), done)
         else:
             save = save_zarr if kind == ".zarr" else save_h5ad
             self._write(partial(save, adata, path), done, path)
@@ -164,7 +179,7 @@ class SaveRow(QWidget):
         from centroid_encoder.viewer._save import save_model
 
         if (table := self._session.table) is not None:
-            adata, key = table.adata, self._session.key
+            adata, key = table.adata, self._session.state.key
             self._write(lambda _: save_model(adata, key, path), f"Saved {path.name}.")
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
@@ -173,8 +188,8 @@ class SaveRow(QWidget):
 
         session = self._session
         with self._saying(f"Saved {path.name}."):
-            regions = "soft" if session.regions == "voronoi" else session.regions
-            drawn = plot(session.adata, key=session.key, regions=regions, show=False)
+            regions = "soft" if session.state.regions == "voronoi" else session.state.regions
+            drawn = plot(session.adata, key=session.state.key, regions=regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
             try:
                 save_figure(figure, path)
@@ -186,7 +201,7 @@ class SaveRow(QWidget):
 
         Without such an image, the cells of the table are points.
         """
-        session, key, label_key = self._session, self._session.key, self._session.shown_labels
+        session, key, label_key = self._session, self._session.state.key, self._session.shown_labels
         if (adata := session.adata) is None or label_key is None:
             return
         # Those of parents are in the table only.
@@ -222,7 +237,7 @@ class SaveRow(QWidget):
     def script(self) -> str:
         """Return a script that makes the results again; empty without a table."""
         table = self._session.table
-        return "" if table is None else as_python(table, self._session.key)
+        return "" if table is None else as_python(table, self._session.state.key)
 
     def _write(
         self,
@@ -258,6 +273,7 @@ class SaveRow(QWidget):
 
         # The file lacks all that is written while the thread runs.
         table.unsaved &= path is None
+        self._checking.drop()
         self.without_button.hide()
         self.message.say("Saving …")
         written = Event()
@@ -291,10 +307,10 @@ class SaveRow(QWidget):
         """Proposed file name for the table: that of the last save, or else a new one."""
         path = None if self._session.table is None else self._session.table.path
         if path is None:
-            return f"cells_{self._session.key}.h5ad"
+            return f"cells_{self._session.state.key}.h5ad"
         # A dialog opens a store in place of choosing it.
         is_own = path == self._saved_to and path.suffix != ".zarr"
-        name = f"{unpacked(path).stem}_{self._session.key}.h5ad"
+        name = f"{unpacked(path).stem}_{self._session.state.key}.h5ad"
         return str(path if is_own else path.with_name(name))
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:

@@ -29,12 +29,11 @@ from centroid_encoder.viewer.data.thumbnail import (
     layers_of_cell,
     make_thumbnail,
 )
-from centroid_encoder.viewer.panels.fields import delayed
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.task import Steps, Task
 
 N_THUMBNAILS = 8
-SIDE, BAR = 60, 14
+SIDE, BAR = 48, 14
 """Side of a picture, and height of the label below it."""
 SHARP = 2
 """Pixels of a picture in one of a common screen."""
@@ -67,8 +66,7 @@ class Strip(QListWidget):
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
-        self._again = delayed(self, PAUSE, self.read)
-        self._task: Task | None = None
+        self._reading = Latest(self, PAUSE)
         self.setAccessibleName("Pictures of cells")
         self.setViewMode(QListWidget.ViewMode.IconMode)
         self.setMovement(QListWidget.Movement.Static)
@@ -88,7 +86,7 @@ class Strip(QListWidget):
         """Ignore the images, and read the pictures again when the strip is shown."""
         super().hideEvent(event)
         self._viewer.layers.events.disconnect(self._on_layers)
-        self._again.stop()
+        self._reading.drop()
         self._rows = []
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -121,19 +119,17 @@ class Strip(QListWidget):
 
     def read(self) -> None:
         """Read the pictures again, in a thread."""
-        if self._task is not None:
-            self._task.cancel()
         side = SHARP * SIDE
         jobs = [picture_job(self._session, self._viewer, row, side) for row in self._rows]
-        self._task = Task(partial(_read, jobs), self._on_read, self)
+        self._reading.request(partial(_read, jobs), self._on_read)
 
     def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
-        self._task, self.pictures = None, pictures
+        self.pictures = pictures
         self._draw()
 
     def _on_layers(self, event: Any) -> None:
         if isinstance(event.sources[0], Image) and event.type in LOOKS:
-            self._again.start()
+            self.read()
 
     def _draw(self) -> None:
         step = self.viewport().width() // self._n
@@ -191,11 +187,10 @@ def picture_job(
     return lambda: None
 
 
-def _read(jobs: Sequence[Callable[[], Thumbnail | None]], steps: Steps) -> list[Thumbnail | None]:
+def _read(jobs: Sequence[Callable[[], Thumbnail | None]]) -> list[Thumbnail | None]:
     """Read pictures; None for a picture whose pixels cannot be read, whatever the exception."""
     found: list[Thumbnail | None] = []
     for job in jobs:
-        steps(None)
         try:
             found.append(job())
         except Exception:

@@ -105,6 +105,8 @@ class TableModel(QAbstractTableModel):
         value = self._values[index.row(), index.column()]
         is_number = isinstance(value, float | np.floating)
         if role == Qt.ItemDataRole.DisplayRole:
+            if pd.isna(value):
+                return "–"
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tips[index.row()] or str(value)

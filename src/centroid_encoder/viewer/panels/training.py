@@ -18,7 +18,8 @@ from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_ch
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.roles import RolesDialog
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
-from centroid_encoder.viewer.session.session import Kind, Session
+from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import Kind, State
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
@@ -59,10 +60,20 @@ class TrainingPanel(JobPanel):
         page(self.settings, *parts)
         column(self, self.form)
         self.form.label_key_changed.connect(session.choose_labels)
-        session.said.connect(self._on_said)
-        session.columns_changed.connect(self._on_columns)
-        session.shown_changed.connect(self._on_labels)
+        session.show_in(self.show_state)
         self.enable()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show a message, offer the columns, and say which labels the map shows."""
+        super().show_state(before, now)
+        if now.differs(before, "message"):
+            self._on_said(*now.message)
+        if now.differs(before, "columns", "cells"):
+            self._on_columns()
+        if now.differs(before, "label_key", "result", "draft", "labeling"):
+            # Other labels would not be those that one gives by hand.
+            self.form.label_key.enabled = now.labeling is None and now.table is not None
+            self._on_labels()
 
     @property
     def checking(self) -> bool:
@@ -111,8 +122,8 @@ class TrainingPanel(JobPanel):
             self.message.say("Choose a table and the column of its classes first.", "error")
             return
         chosen = self.form.parameters(f"tl.{function}")
-        if self.session.key != "ce":
-            chosen["key_added"] = self.session.key
+        if self.session.state.key != "ce":
+            chosen["key_added"] = self.session.state.key
         call = Call(function, label_key, chosen)
         self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
 
@@ -145,13 +156,13 @@ class TrainingPanel(JobPanel):
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
         chosen, shown = self.session.label_key, self.session.shown_labels
-        if chosen not in (None, shown) and self.session.draft is None:
+        if chosen not in (None, shown) and self.session.state.draft is None:
             self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
 
     def _on_failed(self, error: Exception) -> None:
-        if self.call is not None and self.call.key == by_image(self.session.key):
+        if self.call is not None and self.call.key == by_image(self.session.state.key):
             self._end()
             text = f"The error on new images could not be estimated. {sentence(error)}"
             self.message.say(text, "warning")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,21 +11,21 @@ from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt
-from qtpy.QtGui import QColor, QPainter, QPaintEvent
+from qtpy.QtGui import QColor, QHideEvent, QPainter, QPaintEvent, QShowEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
+from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.task import Task
+from centroid_encoder.viewer.session.state import Mode, State
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
 
-HEIGHT, LINE = 104, 20
+HEIGHT, LINE = 85, 17
 """Height of the panel, and of a line in it."""
 N_FEATURES = 4
 PAUSE = 100
@@ -38,49 +37,52 @@ LISTS = ("inserted", "removed", "reordered")
 class WhyPanel(QWidget):
     """The picture of the selected cell beside the features that separate its class from another.
 
-    Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
-    `tl.telling_features`; None for what there is not.
+    It is empty unless one cell is selected and the card `mode` is shown; under Explore, it is
+    hidden then. `thumbnail` and `table` are what is shown, see `tl.telling_features`; None for what
+    there is not.
     """
 
-    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+    def __init__(self, session: Session, viewer: ViewerModel, mode: Mode = "Explore") -> None:
         super().__init__()
-        self._session, self._viewer = session, viewer
+        self._session, self._viewer, self._mode = session, viewer, mode
         self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
-        self._tasks: dict[str, Task] = {}
-        """Threads that read `thumbnail` or `table`."""
+        self._pixels, self._evidence = Latest(self, PAUSE), Latest(self)
         self._kinds = ("", "")
         """What the two classes are to the cell."""
-        self._again = delayed(self, PAUSE, self._read_pixels)
-        self._drawn: Result | None = None
         self._features: tuple[Result, TellingFeatures] | None = None
-        self._lock = Lock()
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        session.selection_changed.connect(self._on_cell)
-        session.shown_changed.connect(self._on_shown)
-        session.catalog.link_changed.connect(self._on_cell)
+        session.show_in(self.show_state)
         self._on_cell()
 
-    def follow(self, on: bool) -> None:
-        """Draw the picture again whenever layers change, or no longer."""
-        events = self._viewer.layers.events
-        events.disconnect(self._on_layers)
-        self._again.stop()
-        if on:
-            events.connect(self._on_layers)
+    def show_state(self, before: State, now: State) -> None:
+        """Show another cell, or the evidence of another map; the classes may have other colours."""
+        if now.mode != self._mode:
+            return
+        if now.differs(before, "group", "links", "mode") or now.drawn is not before.drawn:
+            self._on_cell()
+        elif now.differs(before, "labels"):
+            self.update()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Draw the picture again whenever layers change."""
+        super().showEvent(event)
+        self._viewer.layers.events.connect(self._on_layers)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Ignore the layers."""
+        super().hideEvent(event)
+        self._viewer.layers.events.disconnect(self._on_layers)
 
     @property
     def _row(self) -> int | None:
         """Row of the cell that is selected, if it is one."""
-        rows = np.flatnonzero(self._session.selected)
+        rows = np.flatnonzero(self._session.state.selected)
         return int(rows[0]) if len(rows) == 1 else None
 
     def _on_cell(self) -> None:
         """Read what there is about the selected cell."""
-        for name in list(self._tasks):
-            self._tasks.pop(name).cancel()
-        self._drawn = self._session.drawn
         self.thumbnail = self.table = None
         self._read_pixels()
         self._read_features()
@@ -90,20 +92,23 @@ class WhyPanel(QWidget):
         # Each selection adds or removes Labels layers that the widget draws.
         of_labels = isinstance(getattr(event, "value", None), Labels)
         if event.type in LOOKS or (event.type in LISTS and not of_labels):
-            self._again.start()
+            self._read_pixels()
 
-    def _on_shown(self) -> None:
-        """Read the evidence of another map on the cell; the classes may also have other colours."""
-        if self._session.drawn is not self._drawn:
-            self._on_cell()
-        self.update()
+    @property
+    def is_due(self) -> bool:
+        """Whether something about the cell is still being read."""
+        return self._pixels.is_due or self._evidence.is_due
 
     def _read_pixels(self) -> None:
+        self._pixels.drop()
         if (row := self._row) is not None:
-            self._read("thumbnail", picture_job(self._session, self._viewer, row))
+            job = picture_job(self._session, self._viewer, row)
+            self._pixels.request(job, partial(self._on_found, "thumbnail"))
 
     def _read_features(self) -> None:
-        row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
+        now, row = self._session.state, self._row
+        adata, result = now.drawn_adata, now.drawn
+        self._evidence.drop()
         if row is None or adata is None or result is None:
             return
         differs = result.codes[row] not in (-1, result.predicted[row])
@@ -112,30 +117,22 @@ class WhyPanel(QWidget):
         def read() -> pd.DataFrame:
             from centroid_encoder.tl._telling_features import TellingFeatures
 
-            with self._lock:
-                if self._features is None or self._features[0] is not result:
-                    self._features = result, TellingFeatures(adata, result)
-                return self._features[1].of_cell(row, N_FEATURES)
+            if self._features is None or self._features[0] is not result:
+                self._features = result, TellingFeatures(adata, result)
+            return self._features[1].of_cell(row, N_FEATURES)
 
-        self._read("table", read)
+        self._evidence.request(read, partial(self._on_found, "table"))
 
-    def _read(self, name: str, read: Callable[[], Any]) -> None:
-        """Read one of the attributes in a thread; it is None if that fails."""
-
-        def on_end(found: Any, _: Exception | None) -> None:
-            self._tasks.pop(name, None)
-            setattr(self, name, found)
-            self._show()
-
-        if name in self._tasks:
-            self._tasks.pop(name).cancel()
-        self._tasks[name] = Task(lambda _: read(), on_end, self)
+    def _on_found(self, name: str, found: Any, _: Exception | None) -> None:
+        # What cannot be read is not shown.
+        setattr(self, name, found)
+        self._show()
 
     def _show(self) -> None:
         """Show what was found; keep the height while an answer is to come."""
         table = self.table
         is_empty = self.thumbnail is None and table is None
-        if not is_empty or not self._tasks:
+        if self._mode == "Explore" and not (is_empty and self.is_due):
             self.setVisible(not is_empty)
         self.setToolTip("" if table is None else "\n".join(map(_line, table.itertuples())))
         self.update()
@@ -189,7 +186,7 @@ class WhyPanel(QWidget):
                 painter.fillRect(QRectF(a, top, max(b - a, 2), 5), color)
                 painter.fillRect(QRectF(middle - 1, top, 2, 5), page)
             if np.isfinite(value):
-                painter.fillRect(QRectF(value - 1, y + 1, 2, 17), ink)
+                painter.fillRect(QRectF(value - 1, y + 1, 2, LINE - 2), ink)
 
 
 def _line(one: Any) -> str:

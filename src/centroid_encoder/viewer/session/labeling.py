@@ -483,11 +483,13 @@ def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
     The three labelled cells of each class with the largest hashes are not held out. Only while a
     class has so few labelled cells can a cell change between held out and training.
     """
-    # Few cells are labelled, of perhaps many.
-    rows, found = np.flatnonzero(codes >= 0), np.zeros(len(codes), dtype=bool)
-    ranks = pd.Series(hashes[rows]).groupby(codes[rows]).rank(ascending=False).to_numpy()
-    is_low = hashes[rows] < np.uint64(2**64 // HELD_OUT_EVERY)
-    found[rows] = is_low & (ranks > N_ALWAYS_TRAIN)
+    is_low = hashes < np.uint64(2**64 // HELD_OUT_EVERY)
+    found = is_low & (codes >= 0)
+    n_high = np.bincount(codes[~is_low & (codes >= 0)], minlength=codes.max(initial=-1) + 1)
+    for code in np.flatnonzero(n_high < N_ALWAYS_TRAIN):
+        rows = np.flatnonzero(found & (codes == code))
+        largest = np.argsort(hashes[rows])[n_high[code] - N_ALWAYS_TRAIN :]
+        found[rows[largest]] = False
     return found
 
 

@@ -72,22 +72,22 @@ SOURCES = (REGIONS, OUT_OF_FOLD)
 
 def available(session: Session) -> list[Source]:
     """Return the sources that have a result."""
-    result = session.result
+    result = session.state.result
     has_labels = result is not None and (
         not result.is_query or "compared_with" in result.stored.params
     )
     sources = [REGIONS] if has_labels else []
-    return sources if session.check is None else [*sources, OUT_OF_FOLD]
+    return sources if session.state.check is None else [*sources, OUT_OF_FOLD]
 
 
 def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     """Return a sentence on the cells that may be mislabelled, and their list, the worst first.
 
     The index of the list is the row of each cell in the AnnData. Cells whose label was corrected
-    by hand or found right are left out. Raises a KeyError or ValueError if a part of the result
-    was deleted.
+    by hand or found right are left out; ``attrs["n_decided"]`` is their number. Raises a KeyError
+    or ValueError if a part of the result was deleted.
     """
-    adata, result, check = session.adata, session.result, session.check
+    adata, result, check = session.adata, session.state.result, session.state.check
     if adata is None or source not in available(session):
         is_query = result is not None and result.is_query
         return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
@@ -105,7 +105,7 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
         label_key = check.label_key
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CentroidEncoderWarning)
-            cells = tl.mislabeled(adata, key=session.key)
+            cells = tl.mislabeled(adata, key=session.state.key)
         summary = (
             f"For {len(cells):,} of {int(check.quality['n']):,} cells, the label looks wrong to "
             "networks that have not seen the cell."
@@ -116,9 +116,10 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()
     is_open = is_open & ~are_right(adata, label_key)[rows]
-    if not is_open.all():
-        summary += f" Decided: {int((~is_open).sum()):,}."
+    if n_decided := int((~is_open).sum()):
+        summary += f" Decided: {n_decided:,}."
     cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
+    cells.attrs["n_decided"] = n_decided
     return summary, cells[is_open]
 
 
@@ -128,11 +129,11 @@ def confusion(session: Session) -> tuple[str, pd.Index, NDArray[np.intp], NDArra
     Both are (n_obs,) indices; −1 for cells that are not counted. Counted are the cells that no
     network has seen: with a check all cells, without one those that are held out.
     """
-    adata, result, check = session.adata, session.result, session.check
+    adata, result, check = session.adata, session.state.result, session.state.check
     if adata is not None and check is not None:
         labels, found = (
             check.classes.get_indexer(adata.obs[name].astype(object))
-            for name in (check.label_key, obs_key(cv_key(session.key), "label"))
+            for name in (check.label_key, obs_key(cv_key(session.state.key), "label"))
         )
         counted = (labels >= 0) & (found >= 0)
         text, classes = "Each row is a label, each column a prediction out of fold.", check.classes

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 
 from centroid_encoder import tl
 from centroid_encoder.errors import check
 from centroid_encoder.tables import colors_key, obs_key
-from centroid_encoder.tl._result import UNASSIGNED, StoredMap
+from centroid_encoder.tl._result import UNASSIGNED
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, error_text, held_out_error, sharing
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.session import Session
@@ -49,8 +49,11 @@ class Suggestion(NamedTuple):
         """Why the cell is suggested, and what it may be."""
         first = f"{self.label} {100 * self.probability:.0f} %"
         if self.reason == "unsure":
-            how = "unsure" if self.runner_up_probability >= DOUBT else "least sure"
-            return f"{how}: {first}, else {self.runner_up} {100 * self.runner_up_probability:.0f} %"
+            if not self.runner_up_probability >= DOUBT:
+                return f"least sure: {first}"
+            return (
+                f"unsure: {first}, else {self.runner_up} {100 * self.runner_up_probability:.0f} %"
+            )
         if self.reason == "novel":
             return f"novel: unlike all labelled cells; perhaps {first}"
         text = "typical of cells without labels"
@@ -58,109 +61,68 @@ class Suggestion(NamedTuple):
         return text if self.label is None else f"{text}; perhaps {self.label}"
 
 
+@dataclass(frozen=True)
 class Queue:
-    """Suggested cells that are labelled or skipped one by one.
+    """Suggested cells in their order, and the rows of those that the user has skipped.
 
-    `cells` are the suggested cells. `place` is the index of the present one, and their number at
-    the end. `skipped` are rows that are not suggested again.
+    A cell is open if it has no label and was not skipped; the first open cell is the present one.
+    The `codes` of the methods are those of the labelling.
     """
 
-    def __init__(self) -> None:
-        self.cells: list[Suggestion] = []
-        self.place = 0
-        self.skipped: set[int] = set()
-        self._trail: list[int] = []
-        """Places of the cells that were skipped, or labelled while they were the present one."""
+    cells: tuple[Suggestion, ...] = ()
+    skipped: frozenset[int] = frozenset()
 
-    @property
-    def current(self) -> Suggestion | None:
-        """The present cell; None at the end."""
-        return self.cells[self.place] if self.place < len(self.cells) else None
+    def open(self, codes: Codes) -> list[Suggestion]:
+        """Return the open cells."""
+        return [x for x in self.cells if codes[x.row] < 0 and x.row not in self.skipped]
 
-    @property
-    def text(self) -> str:
-        """The number of the present cell, and why it is suggested; empty at the end."""
-        if (current := self.current) is None:
+    def text(self, codes: Codes) -> str:
+        """Return the number of the present cell, and why it is suggested; empty at the end."""
+        if not (left := self.open(codes)):
             return ""
-        return f"{self.place + 1:,} of {len(self.cells):,} · {current.text}"
+        place = self.cells.index(left[0]) + 1
+        return f"{place:,} of {len(self.cells):,} · {left[0].text}"
 
-    def is_open(self, place: int, codes: Codes) -> bool:
-        """Whether a cell has no label and was not skipped; `codes` are those of the labelling."""
-        row = self.cells[place].row
-        return codes[row] < 0 and row not in self.skipped
+    def skip(self, row: int) -> Queue:
+        """Return the queue without a cell, which is not suggested again."""
+        return replace(self, skipped=self.skipped | {row})
 
-    def page(self, size: int) -> range:
-        """Places of the page with the present cell."""
-        start = self.place // size * size
-        return range(start, min(start + size, len(self.cells)))
+    def begin_with(self, cell: Suggestion, codes: Codes) -> Queue:
+        """Return the queue in which an open cell comes before all other open ones."""
+        at, others = self.cells.index(self.open(codes)[0]), [x for x in self.cells if x != cell]
+        return replace(self, cells=(*others[:at], cell, *others[at:]))
 
-    def renew(self, found: Iterable[Suggestion], keep: int) -> None:
-        """Replace the cells from the place `keep` on by as many others; at the end, add cells.
+    def renewed(
+        self, found: Iterable[Suggestion], codes: Codes, proposals: pd.DataFrame | None
+    ) -> Queue:
+        """Return a queue with other cells after the present one; at the end, with more cells.
 
         A novel cell keeps its place; in a queue that is made anew after each answer, it would
-        always be the tenth. Cells that stay have the probabilities of `found`.
+        always be the tenth. Cells that stay get the class and the confidence of `proposals`, the
+        two columns of a live map.
         """
-        found = list(found)
-        now = {cell[:3]: cell for cell in found}
-        cells = [now.get(cell[:3], cell) for cell in self.cells]
-        kept = {i: cell for i, cell in enumerate(cells) if i < keep or cell.reason == "novel"}
+        left, n = self.open(codes), len(self.cells)
+        keep = self.cells.index(left[0]) + 1 if left else n
+        kept = {i: x for i, x in enumerate(self.cells) if i < keep or x.reason == "novel"}
         known = {cell.row for cell in kept.values()}
-        self.cells = [cell for cell in found if cell.row not in known]
+        cells = [cell for cell in found if cell.row not in known]
         for place, cell in kept.items():
-            self.cells.insert(place, cell)
-        if keep < len(cells):
-            del self.cells[len(cells) :]
-
-    def propose(self, labels: pd.Series) -> None:
-        """Propose the classes that a live map predicts, (n_obs,), where none is proposed."""
-        for place, cell in enumerate(self.cells):
-            is_known = cell.label in labels.cat.categories
-            if not is_known and pd.notna(label := labels.iloc[cell.row]):
-                self.cells[place] = cell._replace(label=str(label))
-
-    def skip(self, codes: Codes) -> None:
-        """Go on to the next cell, without a label for this one."""
-        if (current := self.current) is not None:
-            self.skipped.add(current.row)
-            self._pass(codes)
-
-    def back(self) -> int | None:
-        """Go back to the cell before; return its row, whose label is to be taken back."""
-        if not self._trail:
-            return None
-        self.place = self._trail.pop()
-        row = self.cells[self.place].row
-        self.skipped.discard(row)
-        return row
-
-    def follow(self, codes: Codes) -> None:
-        """Go on if the present cell has a label, and back to the last one if its label is gone."""
-        if self._trail and self.is_open(self._trail[-1], codes):
-            self.place = self._trail.pop()
-        elif self.place < len(self.cells) and not self.is_open(self.place, codes):
-            self._pass(codes)
-
-    def _pass(self, codes: Codes) -> None:
-        """Go to the next open cell or, after the last one, to the first."""
-        self._trail.append(self.place)
-        places = [*range(self.place + 1, len(self.cells)), *range(self.place)]
-        open_ = (place for place in places if self.is_open(place, codes))
-        self.place = next(open_, len(self.cells))
+            if proposals is not None and pd.notna(proposals.iat[cell.row, 0]):
+                label, probability = proposals.iloc[cell.row]
+                cell = Suggestion(*cell[:2], str(label), float(probability))
+            cells.insert(place, cell)
+        return replace(self, cells=tuple(cells[:n] if left else cells))
 
 
 def suggestions(
-    session: Session,
-    skipped: Iterable[int],
-    features: dict[str, Any],
-    seen: Sequence[Suggestion] = (),
+    session: Session, skipped: Iterable[int], features: dict[str, Any]
 ) -> Callable[[], list[Suggestion]]:
     """Return a function that suggests cells; it can run in a thread, as it has all it needs.
 
     The map is the live map, whose features are its own; without one, `features` are arguments of a
-    training. No cell that has a label by hand, or was skipped, is suggested. The suggestions `seen`
-    come last, with the probabilities of the live map.
+    training. No cell that has a label by hand, or was skipped, is suggested.
     """
-    labeling, draft, adata = session.labeling, session.draft, session.adata
+    labeling, draft, adata = session.state.labeling, session.state.draft, session.adata
     if labeling is None or adata is None:
         raise RuntimeError("the labelling has ended")
     # Skipped cells count as labelled: the user has seen their part of the data.
@@ -191,37 +153,14 @@ def suggestions(
         found = found.astype({"reason": str, "label": object, "runner_up": object})
         found[["label", "runner_up"]] = found[["label", "runner_up"]].replace({np.nan: None})
         cells = found.itertuples(index=False, name=None)
-        new = [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
-        return new if draft is None else [*new, *_judged(source, seen)]
+        return [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
 
     return suggest
 
 
-def _judged(draft: AnnData, seen: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return suggestions whose label is a class of a live map, with its probabilities."""
-    # Imported here, since they import PyTorch.
-    from centroid_encoder.tl._cells import read_new_cells
-    from centroid_encoder.tl._fitted_model import fitted_model
-
-    model, stored = fitted_model(draft, DRAFT_KEY, device="cpu"), StoredMap.read(draft, DRAFT_KEY)
-    classes = pd.Index(model.classes_.tolist())
-    seen = [cell for cell in seen if cell.label in classes]
-    if not seen or stored is None:
-        return []
-    cells, _ = read_new_cells(draft, model, stored.source)
-    shown = cells.imputed(cells.X[[cell.row for cell in seen]])
-    shares, at = shown.judge()[1], np.arange(len(seen))
-    own = classes.get_indexer([cell.label for cell in seen])
-    others = shares.copy()
-    others[at, own] = -1
-    second = others.argmax(axis=1)
-    found = zip(seen, shares[at, own], classes[second], shares[at, second], strict=True)
-    return [Suggestion(*cell[:3], float(p), str(name), float(q)) for cell, p, name, q in found]
-
-
 def weak_classes(session: Session) -> str:
     """Name the classes with fewer than `FEW` labels, and the held-out error; empty without any."""
-    labeling, draft = session.labeling, session.draft
+    labeling, draft = session.state.labeling, session.state.draft
     if labeling is None or draft is None:
         return ""
     counts = labeling.adata.obs[labeling.column].value_counts()
@@ -240,7 +179,7 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
     `min_confidence` are ``"unassigned"``. A column that was written here before is replaced. A
     ValueError if there is no live map of these cells and classes, or another column of that name.
     """
-    adata, labeling, draft = session.adata, session.labeling, session.draft
+    adata, labeling, draft = session.adata, session.state.labeling, session.state.draft
     if adata is None or labeling is None or draft is None:
         raise ValueError("there is no live map yet")
     column, classes = f"{labeling.column}{SUFFIX}", [one.name for one in labeling.classes]
@@ -261,9 +200,8 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tu
         : len(names)
     ]
     adata.uns[mark] = {"min_confidence": min_confidence}
-    session.columns_changed.emit()
     # The cells may be coloured by this column.
-    session.shown_changed.emit()
+    session.wrote()
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))
     cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())

@@ -1,19 +1,22 @@
-"""The state of the widget, without Qt: what the user has chosen and what is shown.
+"""The one writer of the state of a widget, without Qt, and what follows from the state.
 
-Panels call the methods of the session and connect to its events; no panel refers to another one.
+Panels call the methods of the session and draw its state; no panel refers to another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import ismethod
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakMethod, ref
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from napari.components import LayerList
 from numpy.typing import NDArray
-from psygnal import Signal
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import RULES, title_rule
@@ -39,7 +42,8 @@ from centroid_encoder.viewer.session.corrections import (
 from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
-from centroid_encoder.viewer.session.provenance import Call, find_reference
+from centroid_encoder.viewer.session.provenance import Call, by_image, find_reference
+from centroid_encoder.viewer.session.state import Kind, State, Version
 
 if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
@@ -47,16 +51,16 @@ if TYPE_CHECKING:
 
 CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
-Kind = Literal["info", "warning", "error"]
-Values = tuple[NDArray[np.intp], list[str]]
-"""(n_obs,) index of each cell's colour, −1 for grey, and the colours."""
+View = Callable[[State, State], None]
+"""Draws a state; the first argument is the state that was drawn before."""
+Classes = tuple[pd.Index, NDArray[np.intp]]
 
 
 class Session:
-    """State of one widget.
+    """Holds the `state` of one widget, and changes it.
 
-    Its signals are emitted after the whole state has changed. Panels then read the state again;
-    the order of the panels does not matter.
+    After each change, the views get the state before and the state now. A view changes no state
+    while it draws, but what it draws into may: such changes are drawn after all views.
 
     Parameters
     ----------
@@ -67,114 +71,120 @@ class Session:
     ----------
     catalog
         Tables and layers: those that exist and those that are chosen.
-    key
-        Name of the results: ``uns[key]``, ``obs[f"{key}_…"]``.
-    result, check
-        The stored map and cross-validation under that name, or None.
-    classes, codes
-        The classes of the map, followed by those that were added later; (n_obs,) indices into
-        `classes`, −1 for cells without one. Both are empty without a map.
-    labeling
-        Labels that are given by hand now, or None.
-    draft
-        The live map of these labels under the key ``"ce"``, in an AnnData that shares the matrix
-        with the table; None without one.
-    drawn, drawn_adata
-        The map that is drawn, which is the draft if there is one, and the AnnData that holds it.
-    frame
-        The `Training` of the table that runs, its live `Frame` and its label column. None before
-        the first frame, and once the result was read.
-    selected
-        (n_obs,) mask of the selected cells.
-    group, parts
-        The same cells and how they were selected, and their classes if they were selected by class.
-    values
-        Colours of the cells in the map if they are not coloured by class, or None.
-    regions
-        Kind of regions that the map shows, or None.
-    hidden
-        Names of the classes that the map does not show.
+    state
+        The choices of the user, and what was read for them.
     """
-
-    said = Signal(object, str)
-    """A text or an exception to show, and its kind; an error ended an action of the user."""
-    table_changed = Signal()
-    """Another table was chosen; `columns_changed` and `shown_changed` follow."""
-    columns_changed = Signal()
-    """The columns of the table may have changed; `shown_changed` follows."""
-    shown_changed = Signal()
-    """Changed: the map, the live map, the check, the labels, their column, colours or regions."""
-    look_changed = Signal()
-    """The points of the map are coloured by other values, or other classes are hidden."""
-    selection_changed = Signal(bool)
-    """Other cells are selected, and whether the camera is to move to them."""
-    begun = Signal()
-    """A function of `tl` begins to run."""
-    finished = Signal(str)
-    """A function of `tl` has written its result, which is shown."""
-    framed = Signal()
-    """There is another live frame of a running training."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
-        self.catalog.table_changed.connect(self._on_table)
+        self.state = self._drawn = State()
+        self._views: list[ref[View]] = []
+        self._n_changing = 0
+        self._made: dict[Callable[..., Any], tuple[tuple[object, ...], Any]] = {}
         self._adata_read: AnnData | None = None
-        self.key = "ce"
-        self.result: Result | None = None
-        self.check: StoredCrossValidation | None = None
-        self.selected = np.zeros(0, dtype=bool)
-        self.group, self.parts = Group(self.selected, ""), tuple[Group, ...]()
-        self.values: Values | None = None
-        self.regions: Regions | None = "voronoi"
-        self.hidden: frozenset[str] = frozenset()
-        self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
-        self._label_key: str | None = None
         self._corrections: Labeling | None = None
-        self.labeling: Labeling | None = None
-        self.draft: AnnData | None = None
-        self._draft_result: Result | None = None
-        self.frame: tuple[Training, Frame, str] | None = None
+        self.catalog.together = self.changing
+        self.catalog.table_changed.connect(self._on_table)
+        self.catalog.listed.connect(self._on_listed)
+        self.catalog.link_changed.connect(self._on_links)
+
+    def show_in(self, view: View) -> None:
+        """Let a method of a panel, or a function, draw each further state; it is not kept alive."""
+        self._views.append(WeakMethod(view) if ismethod(view) else ref(view))
+
+    def set(self, **parts: Any) -> None:
+        """Replace parts of the state, and draw it."""
+        with self.changing():
+            if any(getattr(self.state, name) is not value for name, value in parts.items()):
+                self.state = replace(self.state, **parts)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Draw the state once, after several changes."""
+        self._n_changing += 1
+        try:
+            yield
+        finally:
+            self._n_changing -= 1
+            if not self._n_changing:
+                self._draw()
+
+    def _draw(self) -> None:
+        """Call all views until the state stays as it is; a view that fails stops no other one."""
+        failures: list[Exception] = []
+        self._n_changing += 1
+        while self._drawn is not self.state:
+            before, now = self._drawn, self.state
+            self._drawn = now
+            for view in list(self._views):
+                if (render := view()) is None:
+                    self._views.remove(view)
+                    continue
+                try:
+                    render(before, now)
+                except Exception as error:
+                    failures.append(error)
+        self._n_changing -= 1
+        if failures:
+            raise failures[0]
+
+    def of(self, make: Callable[..., Any], *inputs: object) -> Any:
+        """Return the value of a function, which is called again only for other inputs."""
+        known, value = self._made.get(make, ((), None))
+        if len(known) != len(inputs) or any(a is not b for a, b in zip(known, inputs, strict=True)):
+            value = make(*inputs)
+            self._made[make] = inputs, value
+        return value
 
     @property
     def table(self) -> Table | None:
         """The table that is chosen."""
-        return self.catalog.table
+        return self.state.table
 
     @property
     def adata(self) -> AnnData | None:
         """The AnnData of the table that is chosen."""
-        return None if self.table is None else self.table.adata
+        return self.state.adata
 
     @property
     def label_key(self) -> str | None:
         """The label column that is chosen; None also if it has been deleted since."""
-        there = self.adata is not None and self._label_key in self.adata.obs
-        return self._label_key if there else None
+        adata, key = self.adata, self.state.label_key
+        return key if adata is not None and key in adata.obs else None
 
     @property
     def shown_labels(self) -> str | None:
         """Label column of the map, or the one that is chosen."""
-        return self.label_key if self.drawn is None else self.drawn.label_key
+        drawn = self.state.drawn
+        return self.label_key if drawn is None else drawn.label_key
 
     @property
-    def drawn(self) -> Result | None:
-        """The map that is drawn: the live map of the labelling, or the stored one."""
-        return self.result if self._draft_result is None else self._draft_result
+    def classes(self) -> pd.Index:
+        """The classes of the map, followed by those that were added later; empty without a map."""
+        return self._classes[0]
 
     @property
-    def drawn_adata(self) -> AnnData | None:
-        """The AnnData that holds that map."""
-        return self.adata if self.draft is None else self.draft
+    def codes(self) -> NDArray[np.intp]:
+        """(n_obs,) index of each cell's class in `classes`, −1 without one; empty without a map."""
+        return self._classes[1]
+
+    @property
+    def _classes(self) -> Classes:
+        now = self.state
+        found: Classes = self.of(_classes, now.adata, now.drawn, now.draft, now.labels)
+        return found
 
     @property
     def misplaced_by(self) -> Regions:
         """Kind of regions that decides which cells are misplaced."""
-        return self.regions or ("voronoi" if self.result is None else self.result.decided_by)
+        regions, result = self.state.regions, self.state.result
+        return regions or ("voronoi" if result is None else result.decided_by)
 
     @property
     def rule(self) -> tuple[str, str]:
         """Rule by which errors are counted, as in the title of the map: its name, and its text."""
-        return RULES[self.regions] if self.drawn is None else title_rule(self.drawn, self.regions)
+        regions, drawn = self.state.regions, self.state.drawn
+        return RULES[regions] if drawn is None else title_rule(drawn, regions)
 
     @property
     def editable(self) -> Labeling | None:
@@ -182,9 +192,9 @@ class Session:
 
         The steps of the corrections can be undone until other labels are chosen.
         """
-        adata, label_key = self.adata, self.label_key
-        if self.labeling is not None or adata is None or label_key is None:
-            return self.labeling
+        adata, label_key, labeling = self.adata, self.label_key, self.state.labeling
+        if labeling is not None or adata is None or label_key is None:
+            return labeling
         column, original = correction_column(adata, label_key)
         if self._corrections is None or self._corrections.column != column:
             self._corrections = Labeling(adata, column, original)
@@ -195,33 +205,37 @@ class Session:
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
+    def _on_listed(self) -> None:
+        self.set(tables=Version())
+
+    def _on_links(self) -> None:
+        self.set(links=Version())
+
     def _on_table(self, is_other: bool) -> None:
         """Read the table that is chosen, its links come afterwards, or what others have written."""
+        labeling, key = self.state.labeling, self.state.key
         if not is_other:
             # A live map of the labelling stays, and a first map does not.
-            is_live = self.labeling is not None and self.draft is not None
+            is_live = labeling is not None and self.state.draft is not None
             (self._after_labels if is_live else self.read)()
             return
-        adata = self.adata
-        self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
-        self.group, self.parts = Group(self.selected, ""), ()
-        self._corrections = self._label_key = None
-        if self.labeling is not None:
-            self.labeling.close()
-        self.labeling = self.draft = self._draft_result = None
-        self.hidden = frozenset()
+        if labeling is not None:
+            labeling.close()
+        table, self._corrections = self.catalog.table, None
+        adata = None if table is None else table.adata
         if adata is not None:
             # The key of the results that were shown last, or "ce", or the first other key.
-            keys = (self.key, "ce", *keys_in(adata.obs))
-            stored = (key for key in keys if key in adata.uns or cv_key(key) in adata.uns)
-            self.key = next(stored, "ce")
-        self.say("")
-        self._read()
-        self.table_changed.emit()
-        self.columns_changed.emit()
-        self.shown_changed.emit()
-        if adata is not None and adata is self._adata_read:
-            self.say(CHANGED_CELLS, "error")
+            keys = (key, "ce", *keys_in(adata.obs))
+            key = next((x for x in keys if x in adata.uns or cv_key(x) in adata.uns), "ce")
+        nothing = Group(np.zeros(0 if adata is None else adata.n_obs, dtype=bool), "")
+        with self.changing():
+            self.set(table=table, cells=Version(), label_key=None, key=key, hidden=frozenset())
+            self.set(labeling=None, draft=None, draft_result=None, group=nothing, parts=())
+            self.set(plane=None, components=None)
+            self.say("")
+            self._read()
+            if adata is not None and adata is self._adata_read:
+                self.say(CHANGED_CELLS, "error")
         self._adata_read = adata
 
     def start_labeling(self, column: str = NEW_COLUMN) -> None:
@@ -231,58 +245,46 @@ class Session:
         """
         if self.adata is None or not self.catalog.check_cells():
             return
-        self.end_labeling()
-        self.say("")
-        try:
-            self.labeling = Labeling(self.adata, column)
-        except ValueError as error:
-            self.say(error, "error")
-            return
-        self._label_key = self.labeling.column
-        # A first map is one of other labels.
-        self.draft = self._draft_result = None
-        self._after_labels()
+        with self.changing():
+            self.end_labeling()
+            self.say("")
+            try:
+                labeling = Labeling(self.adata, column)
+            except ValueError as error:
+                self.say(error, "error")
+                return
+            # A first map is one of other labels.
+            self.set(labeling=labeling, label_key=labeling.column, draft=None, draft_result=None)
+            self._after_labels()
 
     def end_labeling(self) -> None:
         """End the labelling by hand and drop its live map; the labels stay."""
-        if (labeling := self.labeling) is None:
-            return
-        labeling.close()
-        self.labeling = None
-        # The labels of the stored map may have changed.
-        self.read()
+        if (labeling := self.state.labeling) is not None:
+            labeling.close()
+            with self.changing():
+                self.set(labeling=None)
+                # The labels of the stored map may have changed.
+                self.read()
 
     def show_draft(self, draft: AnnData | None) -> None:
         """Draw a live map of the labelling in place of the stored one; None ends that."""
-        if draft is None and self.draft is None:
-            return
-        if draft is not None and self._draft_result is not None:
-            keep_places(draft, self._draft_result)
-        self.draft = draft
-        self._draft_result = None if draft is None else read_result(draft, DRAFT_KEY)
-        self._read_classes()
-        self.shown_changed.emit()
+        before = self.state.draft_result
+        if draft is not None and before is not None:
+            keep_places(draft, before)
+        self.set(draft=draft, draft_result=None if draft is None else read_result(draft, DRAFT_KEY))
 
     def show_frame(self, training: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a running training in place of a map."""
-        self.frame = training, frame, label_key
-        self.framed.emit()
-
-    def drop_frame(self) -> None:
-        """Draw the map again: the training has ended without another one."""
-        if self.frame is not None:
-            self.frame = None
-            self.shown_changed.emit()
+        self.set(frame=(training, frame, label_key))
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
-        if label_key != self._label_key:
-            self._label_key = label_key
-            self.shown_changed.emit()
+        if label_key != self.state.label_key:
+            self.set(label_key=label_key)
 
     def choose_roles(self, roles: Mapping[str, Role]) -> None:
         """Give columns of the table other roles, unless labels are given by hand."""
-        if self.labeling is not None:
+        if self.state.labeling is not None:
             self.say("Press Done under Label before you choose other features.", "error")
             return
         try:
@@ -290,61 +292,45 @@ class Session:
         except InputError as error:
             self.say(error, "error")
 
-    def choose_regions(self, regions: Regions | None) -> None:
-        """Choose the kind of regions that the map shows."""
-        self.regions = regions
-        self.shown_changed.emit()
-
-    def hide_classes(self, names: frozenset[str]) -> None:
-        """Choose the classes that the map does not show."""
-        self.hidden = names
-        self.look_changed.emit()
-
     def say(self, text: str | Exception, kind: Kind = "info") -> None:
         """Show a text or an exception; an empty text removes the last one."""
-        self.said.emit(text, kind)
+        self.set(message=(text, kind))
 
     def read(self) -> None:
         """Read what is stored under the key, and show it."""
-        if not self.catalog.check_cells():
-            return
-        self._read()
-        self.columns_changed.emit()
-        self.shown_changed.emit()
+        if self.catalog.check_cells():
+            self._read()
 
     def _read(self) -> None:
-        adata = self.adata
-        self.result = self.check = self.values = None
-        if adata is not None:
-            try:
-                self.check = StoredCrossValidation.read(adata, self.key)
-                self.result, remark = read_stored(adata, self.key)
-                if remark:
-                    self.say(remark, "warning")
-            except (KeyError, ValueError) as error:
-                # Report a damaged map, and not a missing one.
-                if self.key in adata.uns or not isinstance(error, KeyError):
-                    self.say(error, "warning")
-        if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
-            self.regions = "voronoi"
-        self.frame = None
-        if self.result is not None or adata is None:
-            # A map that was just trained replaces the live map.
-            self.draft = self._draft_result = None
-        self._read_classes()
-
-    def _read_classes(self) -> None:
-        self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
-        if self.adata is not None and self.drawn is not None:
-            is_draft = self.draft is not None
-            self.classes, self.codes = current_classes(self.adata, self.drawn, is_draft=is_draft)
+        adata, key, regions = self.adata, self.state.key, self.state.regions
+        result: Result | None = None
+        check: StoredCrossValidation | None = None
+        with self.changing():
+            if adata is not None:
+                try:
+                    check = StoredCrossValidation.read(adata, key)
+                    result, remark = read_stored(adata, key)
+                    if remark:
+                        self.say(remark, "warning")
+                except (KeyError, ValueError) as error:
+                    # Report a damaged map, and not a missing one.
+                    if key in adata.uns or not isinstance(error, KeyError):
+                        self.say(error, "warning")
+            if regions == "decoder" and not (result and result.stored.has_decoder):
+                regions = "voronoi"
+            self.set(result=result, check=check, frame=None, regions=regions)
+            self.set(columns=Version(), labels=Version())
+            if result is not None or adata is None:
+                # A map that was just trained replaces the live map.
+                self.set(draft=None, draft_result=None)
 
     @property
     def reference(self) -> Result | None:
         """The map in which the cells were placed, with its own cells; None if it is not open."""
-        if self.result is None or not self.result.is_query:
+        result = self.state.result
+        if result is None or not result.is_query:
             return None
-        return find_reference(self.catalog.tables, self.result.stored)
+        return find_reference(self.catalog.tables, result.stored)
 
     def write(self, job: Any, table: Table, call: Call) -> None:
         """Write the result of a finished job into its table, and show it if the table is chosen.
@@ -357,16 +343,16 @@ class Session:
         self.catalog.show_elsewhere(table)
         if table is not self.table:
             return
-        is_check = call.function == "cross_validate"
-        if not is_check or (self.shown_labels or "").startswith(cv_key(job.key)):
-            self.read()
-        else:
-            # The map that is shown stays, as does a live map.
-            self.check = StoredCrossValidation.read(table.adata, self.key)
-            self.columns_changed.emit()
-            self.shown_changed.emit()
-        if job.key == self.key:
-            self.finished.emit(call.function)
+        is_check, key = call.function == "cross_validate", self.state.key
+        with self.changing():
+            if not is_check or (self.shown_labels or "").startswith(cv_key(job.key)):
+                self.read()
+            else:
+                # The map that is shown stays, as does a live map.
+                check = StoredCrossValidation.read(table.adata, key)
+                self.set(check=check, columns=Version(), labels=Version())
+            if job.key in (key, by_image(key)):
+                self.set(written=call)
 
     def select(
         self,
@@ -381,19 +367,20 @@ class Session:
         """Select cells, rows of the AnnData, and move the camera to them if wanted."""
         if not self.catalog.check_cells():
             return
+        before = self.state.group
+        selected = before.rows.copy()
         if mode == "replace":
-            self.selected = np.zeros_like(self.selected)
-        elif self.selected.any():
-            before = self.group
+            selected[:] = False
+        elif before.rows.any():
             how = before.how if how in before.how else f"{before.how}, {mode} {how}"
             uses_features |= before.uses_features
-        self.selected[rows] = mode != "remove"
-        self.group, self.parts = Group(self.selected.copy(), how, uses_features), parts
-        self.selection_changed.emit(zoom)
+        selected[rows] = mode != "remove"
+        group = Group(selected, how, uses_features)
+        self.set(group=group, parts=parts, zoomed=group if zoom else None)
 
     def keep_group(self, name: str) -> None:
         """Write the selected cells as a boolean column, and how they were selected into ``uns``."""
-        table, name = self.table, name.strip()
+        table, group, name = self.table, self.state.group, name.strip()
         if table is None or not self.catalog.check_cells():
             return
         adata, kept = table.adata, table.adata.uns.get(SELECTIONS, {})
@@ -401,36 +388,29 @@ class Session:
         if name in (*others, self.shown_labels) or not is_key(name):
             self.say(f"{name!r} is taken, or no name for a column; choose another one.", "error")
             return
-        adata.obs[name] = self.group.rows.copy()
-        made = {"how": self.group.how, "uses_features": self.group.uses_features}
+        adata.obs[name] = group.rows.copy()
+        made = {"how": group.how, "uses_features": group.uses_features}
         adata.uns[SELECTIONS] = {**kept, name: made}
-        table.unsaved = True
-        self.catalog.show_elsewhere(table)
-        self.columns_changed.emit()
-        self.shown_changed.emit()
-        self.say(f"{self.selected.sum():,} cells are in the column {name!r}; see Colour by.")
+        with self.changing():
+            self.wrote()
+            self.say(f"{group.rows.sum():,} cells are in the column {name!r}; see Colour by.")
 
-    def color_cells(self, values: Values | None) -> None:
-        """Colour the cells of the map by something else than their classes; None ends that."""
-        if values is not self.values:
-            self.values = values
-            self.look_changed.emit()
+    def wrote(self) -> None:
+        """Show that columns or colours were written into the table, here and in other viewers."""
+        if (table := self.table) is not None:
+            table.unsaved = True
+            with self.changing():
+                self.catalog.show_elsewhere(table)
+                self.set(columns=Version(), labels=Version())
 
     @property
     def class_colors(self) -> dict[object, str]:
         """Colour of each class that is shown; empty without labels."""
-        adata, shown = self.adata, self.shown_labels
-        if adata is None or shown is None or shown not in adata.obs:
-            return {}
-        colors = label_colors(adata, corrected(adata, shown))
-        if self.drawn is None or self.drawn_adata is None:
-            return colors
-        of_map = class_colors(self.drawn_adata, self.drawn, None)
-        # Corrections may lack classes of the map.
-        colors = label_colors(adata, shown) | colors
-        # The colours of a draft may be older than those of the labels.
-        colors = colors | of_map if self.draft is None else of_map | colors
-        return {name: colors[name] for name in self.classes}
+        now, shown = self.state, self.shown_labels
+        colors: dict[object, str] = self.of(
+            _class_colors, now.adata, shown, now.drawn, now.drawn_adata, now.labels, self.classes
+        )
+        return colors
 
     def recolor_class(self, code: int, color: str) -> None:
         """Colour a class in the map, in layers, and for scanpy."""
@@ -445,18 +425,16 @@ class Session:
         except KeyError as error:
             self.say(error, "error")
             return
-        self.shown_changed.emit()
+        self.wrote()
 
     @property
     def shown_codes(self) -> NDArray[np.intp]:
         """(n_obs,) index of each cell's class in `class_colors`; −1 without one."""
-        adata, shown = self.adata, self.shown_labels
-        if self.drawn is not None or adata is None:
+        now, shown = self.state, self.shown_labels
+        if now.drawn is not None or now.adata is None:
             return self.codes
-        if shown is None:
-            return np.full(adata.n_obs, -1, dtype=np.intp)
-        classes = pd.Index(list(self.class_colors), dtype=object)
-        return codes_in(classes, adata.obs[corrected(adata, shown)])
+        codes: NDArray[np.intp] = self.of(_codes, now.adata, shown, self.class_colors, now.labels)
+        return codes
 
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
@@ -474,14 +452,14 @@ class Session:
 
     def label_selected(self, label: str) -> None:
         """Label the selected cells; an empty label removes theirs."""
-        rows, name = np.flatnonzero(self.selected), label.strip()
+        rows, name = np.flatnonzero(self.state.selected), label.strip()
         cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
         text = f"{cells} now {name or 'unlabeled'}. "
         self._correct(lambda labeling: labeling.assign(rows, name), text)
 
     def confirm_selected(self) -> None:
         """Note that the labels of the selected cells are right."""
-        rows = np.flatnonzero(self.selected)
+        rows = np.flatnonzero(self.state.selected)
         self._change_labels(lambda labeling: labeling.confirm(rows))
 
     def undo(self) -> None:
@@ -494,46 +472,85 @@ class Session:
 
     def change_labels(self, change: Callable[[Labeling], object]) -> bool:
         """Change the labels that are given by hand, or their classes; return whether it worked."""
-        return self.labeling is not None and self._change_labels(change) is not None
+        return self.state.labeling is not None and self._change_labels(change) is not None
 
     def _correct(self, change: Callable[[Labeling], object], text: str = "") -> None:
         """Change labels, and say in which column corrections were written."""
-        done = self._change_labels(change)
-        if done is not None and done is not self.labeling:
-            how = "Choose it as Classes, in the first line, to train with it."
-            if self.result is not None:
-                how = "Train on corrections, under Review, trains with it."
-            self.say(f"{text}Written to the column {done.column!r}. {how}")
+        with self.changing():
+            done = self._change_labels(change)
+            if done is not None and done is not self.state.labeling:
+                how = "Choose it as Classes, in the first line, to train with it."
+                if self.state.result is not None:
+                    how = "Train on corrections, under Review, trains with it."
+                self.say(f"{text}Written to the column {done.column!r}. {how}")
 
     def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
         """Change labels; return the labelling by hand or the corrections if that worked."""
         if (labeling := self.editable) is None or not self.catalog.check_cells():
             return None
-        self.say("")
-        if not labeling.is_there:
-            self.end_labeling()
-            text = f"the column {labeling.column!r} was deleted; start labelling again"
-            self.say(RuntimeError(text), "error")
-            return None
-        failure = None
-        try:
-            change(labeling)
-        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            failure = error
-        # A labelling by hand adds no column.
-        self._after_labels(columns=labeling is not self.labeling)
-        if failure is not None:
-            self.say(failure, "error")
-            return None
-        if self.table is not None:
-            self.table.unsaved = True
-            self.catalog.show_elsewhere(self.table)
+        with self.changing():
+            self.say("")
+            if not labeling.is_there:
+                self.end_labeling()
+                text = f"the column {labeling.column!r} was deleted; start labelling again"
+                self.say(RuntimeError(text), "error")
+                return None
+            failure = None
+            try:
+                change(labeling)
+            except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+                failure = error
+            # A labelling by hand adds no column.
+            self._after_labels(columns=labeling is not self.state.labeling)
+            if failure is not None:
+                self.say(failure, "error")
+                return None
+            if self.table is not None:
+                self.table.unsaved = True
+                self.catalog.show_elsewhere(self.table)
         return labeling
 
     def _after_labels(self, *, columns: bool = True) -> None:
-        self._read_classes()
-        if columns:
-            self.columns_changed.emit()
-        self.shown_changed.emit()
-        if self.labeling is not None and (fault := self.labeling.fault) is not None:
-            self.say(f"The labels could not be written to their backup file: {fault}", "warning")
+        with self.changing():
+            self.set(labels=Version(), **({"columns": Version()} if columns else {}))
+            labeling = self.state.labeling
+            if labeling is not None and (fault := labeling.fault) is not None:
+                text = f"The labels could not be written to their backup file: {fault}"
+                self.say(text, "warning")
+
+
+def _classes(
+    adata: AnnData | None, drawn: Result | None, draft: AnnData | None, _: Version
+) -> Classes:
+    if adata is None or drawn is None:
+        return pd.Index([]), np.zeros(0, dtype=np.intp)
+    return current_classes(adata, drawn, is_draft=draft is not None)
+
+
+def _class_colors(
+    adata: AnnData | None,
+    shown: str | None,
+    drawn: Result | None,
+    drawn_adata: AnnData | None,
+    _: Version,
+    classes: pd.Index,
+) -> dict[object, str]:
+    if adata is None or shown is None or shown not in adata.obs:
+        return {}
+    colors = label_colors(adata, corrected(adata, shown))
+    if drawn is None or drawn_adata is None:
+        return colors
+    of_map = class_colors(drawn_adata, drawn, None)
+    # Corrections may lack classes of the map.
+    colors = label_colors(adata, shown) | colors
+    # The colours of a draft may be older than those of the labels.
+    colors = colors | of_map if drawn_adata is adata else of_map | colors
+    return {name: colors[name] for name in classes}
+
+
+def _codes(
+    adata: AnnData, shown: str | None, colors: dict[object, str], _: Version
+) -> NDArray[np.intp]:
+    if shown is None:
+        return np.full(adata.n_obs, -1, dtype=np.intp)
+    return codes_in(pd.Index(list(colors), dtype=object), adata.obs[corrected(adata, shown)])
