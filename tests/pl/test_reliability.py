@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import centroid_encoder as ce
+from centroid_encoder.tl._result import StoredCrossValidation
 from centroid_encoder.tl._summary import summary
 
 
@@ -57,6 +59,19 @@ def test_the_page_has_all_results(embed, validate):
     ]
     assert absent(figure) == []
     assert words(figure) == summary(adata, "ce")
+    assert_legible(figure)
+
+
+def test_the_page_of_repeats_says_which_numbers_are_those_of_one_map(embed, validate):
+    """Errors are means over the repeats; predicted classes follow from all repeats together."""
+    adata = validate(embed())
+    stored = StoredCrossValidation.read(adata, "ce")
+    params = {**stored.params, "n_repeats": 2}
+    adata.uns["ce_cv"] = replace(stored, params=params).to_uns()
+    figure = draw(adata)
+    words_of_both = "out-of-fold labels of all repeats, 5 folds × 2 repeats, n = 120"
+    assert titles(figure)[2:4] == [words_of_both, words_of_both]
+    assert words(figure)[1].startswith("Cross-validated error of one map ")
     assert_legible(figure)
 
 

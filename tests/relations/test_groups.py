@@ -159,6 +159,12 @@ def test_the_error_for_a_new_donor_is_that_of_all_donors(donors) -> None:
         assert "6 values of 'donor'" in title
 
 
+def test_all_donors_count_where_no_miscalibration_was_found(donors) -> None:
+    adata = donors.copy()
+    adata.uns["ce"]["quality"]["by_group"]["calibration_error_low"] = 0.0
+    assert "No miscalibration was found in these 360 cells (" in " ".join(summary(adata, "ce"))
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_neighbours_in_the_map_are_those_of_other_donors(donors) -> None:
     """A copy of a cell in its own donor is no evidence."""

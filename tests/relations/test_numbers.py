@@ -124,6 +124,20 @@ def test_a_class_of_one_donor_is_not_judged_and_is_not_wrong(one_donor) -> None:
     assert (query.obs["ce_label"] == "C").all()
 
 
+def test_with_one_class_in_each_donor_no_cell_is_judged(one_donor) -> None:
+    adata = one_donor[one_donor.obs["t"] != "C"].copy()
+    adata.obs["donor"] = adata.obs["t"].map({"A": "d0", "B": "d1"})
+    words = f"{adata.n_obs} cells of 2 classes are not judged"
+    with pytest.warns(UserWarning, match=words):
+        ce.tl.centroid_encoder(
+            adata, "t", group_key="donor", test_size=0, model=QUICK, progress=False
+        )
+    assert adata.obs[["ce_label", "ce_confidence"]].isna().all(axis=None)
+    assert np.isfinite(adata.obsm["X_ce"]).all()
+    assert adata.uns["ce"]["quality"]["train"]["n"] == 0
+    assert words in ce.pl.voronoi(adata, show=False).get_title()
+
+
 def test_a_check_by_donor_does_not_list_the_class_of_one_donor(one_donor) -> None:
     adata = one_donor.copy()
     quietly(ce.tl.cross_validate, adata, "t", group_key="donor", model=QUICK)

@@ -161,6 +161,21 @@ def test_groups_are_held_out_whole(cells, fast, validate, caplog):
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
+def test_the_largest_class_of_one_group_is_no_rule_for_the_judged_cells(make_cells, fast, tool):
+    """No judged cell is of that class, so that always naming it would err for all of them."""
+    adata = make_cells(n_obs=160)
+    adata.obs["cell_type"] = pd.Categorical(np.repeat(["large", "a", "b"], [80, 48, 32]))
+    donors = np.append(np.repeat("d0", 80), np.resize(["d0", "d1", "d2", "d3"], 80))
+    adata.obs["donor"] = pd.Categorical(donors)
+    tool(adata, "cell_type", group_key="donor", model=fast, progress=False)
+    if tool is ce.tl.cross_validate:
+        found = [adata.uns["ce_cv"]["quality"], *adata.uns["ce_cv"]["errors"].to_dict("records")]
+    else:
+        found = [adata.uns["ce"]["quality"][part] for part in ("train", "test", "by_group")]
+    assert [errors["largest_class_error"] for errors in found] == pytest.approx([0.4] * len(found))
+
+
 class TestWarnings:
     def test_small_classes(self, cells, fast, validate):
         # With the default weights, some cells would be predicted to be of the small class.

@@ -100,7 +100,7 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     if stored is not None:
         # The counts are those of all cells, even if `adata` is a selection of them.
         _result.own_cells(adata, cv_key(key), stored)
-        table, words = stored.confusion, f"out-of-fold labels, {_result.fold_words(stored)}"
+        table, words = stored.confusion, _result.out_of_fold_words(stored)
         return table, stored.classes, f"{words}, n = {table.sum():,}"
     cells, classes = read_held_out(adata, key), _result.read_result(adata, key).classes
     table = confusion_matrix(cells.own, cells.predicted, labels=range(len(classes)))

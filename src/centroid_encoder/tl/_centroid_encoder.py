@@ -453,7 +453,7 @@ class Training(_run.Job):
         if groups is not None and several and len(np.unique(groups[fit.division.train])) > 1:
             rows = np.union1d(held_out, unseen)
             _, of_rows = np.unique(groups[rows], return_inverse=True)
-            parts = np.random.default_rng(0).permutation(of_rows.max() + 1) % N_PARTS
+            parts = np.random.default_rng(0).permutation(of_rows.max(initial=-1) + 1) % N_PARTS
             return rows, parts[of_rows]
         rows = np.union1d(held_out, at_most(N_FITTED, unseen))
         parts = np.full(len(rows), -1)
@@ -479,6 +479,7 @@ class Training(_run.Job):
         quality: dict[str, Any] = {}
         parts = [pd.DataFrame({"class": [str(name) for name in self.classes]})]
         is_judged, trained = ~fit.division.unjudged, fit.trained
+        judged_classes = np.unique(codes[is_judged & (split < 2)])
         cells = {
             _result.TRAIN: trained,
             _result.TEST: np.flatnonzero(split == 1),
@@ -490,7 +491,7 @@ class Training(_run.Job):
             cells[_result.BY_GROUP] = by_group[0]
         for name, rows in cells.items():
             found = embedding[rows], predicted[rows], (trained, embedding[trained])
-            wrong = errors_by_rule(fit, codes, rows, *found)
+            wrong = errors_by_rule(fit, codes, rows, *found, judged_classes)
             for part in range(N_PARTS) if name == _result.BY_GROUP else ():
                 # Neighbours of the same group do not count.
                 of_part = rows[by_group[1] == part]

@@ -128,8 +128,9 @@ def cross_validate(
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     n_repeats
-        How many times to divide the cells into folds. Errors are means over them, and so are the
-        probabilities, from which the predicted classes follow.
+        How many times to divide the cells into folds. Errors are means over them: those of one map.
+        Predicted classes, confusion and calibration follow from the mean probabilities of all
+        repeats, which are wrong less often.
     group_key
         Column of ``adata.obs`` with donors or batches: the cells of each are in one fold, so that
         the errors are those of a new donor.
@@ -216,9 +217,9 @@ def cross_validate(
     predicted class; ``knn`` (5 neighbours in the embedding, the paper's measure); ``decoder``, for
     maps with a decoder; ``input_knn`` (5 neighbours by the z-scores of all features, without a map,
     among at most 10,000 cells, for at most 2,000 cells of a fold), which shows how much the
-    embedding loses; and ``largest_class``, the error of always predicting the largest class. With
-    ``balanced_`` every class has the same weight. With `group_key`, intervals follow from the
-    differences between the groups; those of fewer than three groups are NaN.
+    embedding loses; and ``largest_class``, the error of always predicting the largest of the judged
+    classes. With ``balanced_`` every class has the same weight. With `group_key`, intervals follow
+    from the differences between the groups; those of fewer than three groups are NaN.
 
     The probabilities of a fold are calibrated on the cells of the other folds, by those of its
     networks that were not trained on them. On average, they are a little too low.
@@ -403,7 +404,7 @@ class CrossValidation(_run.Job):
             estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
             n = len(self.places)
             count = None if callback is None else partial(count_epochs, callback, i, n)
-            yield place, X, codes, folds == place[2], groups, estimator, classes, count
+            yield place, X, codes, folds, groups, estimator, classes, count
 
     def _judged(
         self, trained: Iterable[tuple[Place, Fold]]
@@ -544,13 +545,14 @@ def train_fold(
     place: Place,
     X: Matrix,
     codes: Codes,
-    held_out: NDArray[np.bool_],
+    folds: Codes,
     groups: Codes | None,
     estimator: CentroidEncoder,
     classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
 ) -> tuple[Place, Fold]:
-    """Train on the labeled cells that are not held out, and judge the others."""
+    """Train on the labeled cells of the other folds, and judge those of the fold."""
+    held_out = folds == place[2]
     trains = (codes >= 0) & ~held_out
     # Otherwise scikit-learn would use the joblib backend that runs this training.
     with joblib.parallel_config("sequential"):
@@ -568,7 +570,10 @@ def train_fold(
         if place[0] == 0:
             predicted, train = fit.known[distances[:n].argmin(axis=1)], fit.trained
             reference = train, fit.embed(train)
-            wrong = errors_by_rule(fit, codes, rows, places[:n], predicted, reference)
+            # The cells of a class that is in one fold only are not judged.
+            n_folds = pd.Series(folds).groupby(codes).nunique()
+            of_rows = places[:n], predicted, reference, n_folds.index[n_folds > 1].to_numpy()
+            wrong = errors_by_rule(fit, codes, rows, *of_rows)
             known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
             found = input_neighbors(filled, known, codes[known], new)
             wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)

@@ -31,6 +31,7 @@ def errors_by_rule(
     places: Floats,
     predicted: Codes,
     reference: tuple[Codes, Floats],
+    classes: Codes,
 ) -> pd.DataFrame:
     """Return whether each rule errs for some rows; the rows are the index.
 
@@ -47,6 +48,8 @@ def errors_by_rule(
         (n,) rows, their (n, m) places and their (n,) predicted classes.
     reference
         Rows and places of the training cells. If they are `rows`, none is its own neighbour.
+    classes
+        Classes with judged cells; `LARGEST` predicts the largest of them in the training.
     """
     train, train_places = reference
     points = None if train is rows else places
@@ -54,7 +57,8 @@ def errors_by_rule(
     if fit.map.placer is None:
         nearest = fit.known[nearest_center(places, fit.map.centers)]
         found |= {"voronoi": nearest, "decoder": predicted}
-    found[LARGEST] = np.full(len(rows), np.bincount(codes[train]).argmax())
+    counted = codes[train][np.isin(codes[train], classes)]
+    found[LARGEST] = np.full(len(rows), np.bincount(counted, minlength=1).argmax())
     return pd.DataFrame({rule: of_rule != codes[rows] for rule, of_rule in found.items()}, rows)
 
 

@@ -61,7 +61,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         judged, n_new = own, 0
     else:
         mapped, params = _result.StoredMap.read(adata, key), validated.params
-        words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
+        words, quality = _result.out_of_fold_words(validated), validated.quality
         if mapped and differing_settings(mapped, params, validated.model):
             words += ", other settings than the map's"
         part, key = f"a part of the cross-validation {key!r}", cv_key(key)

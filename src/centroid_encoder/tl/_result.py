@@ -54,7 +54,7 @@ UNASSIGNED = "unassigned"
 REPEATED = "n_repeated"
 """Entry of ``quality`` with the number of held-out cells whose values a training cell has."""
 LARGEST = "largest_class"
-"""Rule that predicts the largest class of the training cells."""
+"""Rule that predicts the largest of the judged classes in the training."""
 NO_BETTER = "no_better_than_largest_class"
 """Whether the predictions may be no better than those of this rule."""
 CALIBRATION_ERRORS = (
@@ -294,9 +294,24 @@ def panel_of(adata: AnnData, names: NDArray[np.object_]) -> tuple[StoredPanel, i
 def fold_words(validated: Stored) -> str:
     """Describe the folds: ``"5 folds × 2 repeats"``, ``"5 folds by donor"``."""
     params = validated.params
-    repeats = f" × {params['n_repeats']} repeats" if params.get("n_repeats", 1) > 1 else ""
+    repeats = f" × {params['n_repeats']} repeats" if is_repeated(validated) else ""
     groups = f" by {params['group_key']}" if "group_key" in params else ""
     return f"{params['n_folds']} folds{repeats}{groups}"
+
+
+def is_repeated(validated: Stored) -> bool:
+    """Return whether cells were divided into folds more than once.
+
+    Errors are then means over the repeats, those of one map. The predicted classes and the
+    confidences follow from mean probabilities, and err less often.
+    """
+    return bool(validated.params.get("n_repeats", 1) > 1)
+
+
+def out_of_fold_words(validated: StoredCrossValidation) -> str:
+    """Describe the predicted classes, for a title."""
+    together = " of all repeats" if is_repeated(validated) else ""
+    return f"out-of-fold labels{together}, {fold_words(validated)}"
 
 
 def _read(

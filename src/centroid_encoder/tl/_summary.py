@@ -22,6 +22,7 @@ from centroid_encoder.tl._result import (
     NO_BETTER,
     StoredCrossValidation,
     fold_words,
+    is_repeated,
 )
 
 FEW = 30
@@ -301,10 +302,11 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     error, folds = f"{rule}_error", fold_words(validated)
     also = [folds, group_words(quality, validated.params), f"n = {quality['n']:,}"]
     also, spread = [*filter(None, also)], quality[f"{error}_sd"]
+    of_one = " of one map" if is_repeated(validated) else ""
     if np.isfinite(spread):
         also.append(f"standard deviation of the folds {_percent(spread)}")
     sentences = [
-        f"Cross-validated error {_error(quality, error, *also)}{_against(quality)}.",
+        f"Cross-validated error{of_one} {_error(quality, error, *also)}{_against(quality)}.",
         f"With equal weight for every class: {_error(quality, f'balanced_{error}')}.",
         f"With five neighbours in the map it is {_percent(quality['knn_error'])}, and with five "
         f"neighbours by all features, without a map, {_percent(quality['input_knn_error'])}.",
@@ -314,7 +316,9 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     if validated.levels is not None:
         levels = validated.levels[["voronoi_error", "n_classes"]].itertuples(index=False)
         shares = ", ".join(f"{_percent(share)} with {n}" for share, n in levels)
-        sentences.append(f"Errors at the levels of parents, by their number of names: {shares}.")
+        kind = "Errors of all repeats together" if of_one else "Errors"
+        text = f"{kind} at the levels of parents, by their number of names: {shares}."
+        sentences.append(text)
     poor = per_class[per_class[error] > POOR].sort_values(error, ascending=False)
     if len(poor):
         names = ", ".join(
@@ -338,7 +342,9 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     words = f" ({interval}; before calibration {before:.1f})" if interval else ""
     text = f"The calibration error of {cells} cells is {error:.1f} points{words}."
     if quality.get("calibration_error_low") == 0:
-        text = f"No miscalibration was found in {quality['n']:,} {cells} cells{words}."
+        n = f"{quality['n']:,}"
+        which = f"these {n}" if cells == "these" else f"{n} {cells}"
+        text = f"No miscalibration was found in {which} cells{words}."
     sentences = [text]
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
