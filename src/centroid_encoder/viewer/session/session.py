@@ -224,7 +224,7 @@ class Session:
         if labeling is not None:
             labeling.close()
         table, self._corrections = self.catalog.table, None
-        # What was made of another table would keep it in memory.
+        # Values of another table would keep it in memory.
         self._made.clear()
         adata = None if table is None else table.adata
         if adata is not None:
