@@ -28,7 +28,6 @@ from scipy.spatial.distance import cdist
 from skimage import color, data, feature, filters, measure, segmentation
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.panels.strip import N_THUMBNAILS
 
 PATH = Path("docs/images/labelling.webp")
 WIDTH, HEIGHT, BAR = 1500, 900, 44
@@ -127,7 +126,7 @@ def main() -> None:
     def lasso(place: QWidget, points: np.ndarray, code: int, caption: str) -> None:
         """Draw a circle around twelve points, all of one class, and press its key."""
         near = cdist(points, points).argsort(axis=1)[:, :12]
-        near = near[((truth == code) & (session.labeling.codes < 0))[near].all(axis=1)]
+        near = near[((truth == code) & (session.state.labeling.codes < 0))[near].all(axis=1)]
         radii = np.linalg.norm(points[near] - points[near[:, :1]], axis=2).max(axis=1)
         i = radii.argsort()[len(near) // 4]
         ring = points[near[i, 0]] + 1.01 * radii[i] * np.transpose([np.cos(TURNS), np.sin(TURNS)])
@@ -139,7 +138,7 @@ def main() -> None:
         film.take(caption)
         QTest.mouseRelease(place, LEFT, pos=way[-1])
         film.take()
-        assert (truth[session.selected] == code).all()
+        assert (truth[session.state.selected] == code).all()
         film.press(str(1 + code), "… and press the key of a class: all of them have the label.", 2)
 
     film.take("A tissue, and a label image of its nuclei. No nucleus has a class yet.", 4)
@@ -168,7 +167,7 @@ def main() -> None:
         film.press(keys[row], caption, 0.8, film.image.mapToGlobal(at))
     film.take("A map is trained in each pause. Each point is a nucleus.", 4)
     plot = widget.map.canvas
-    points = plot.map.ax.transData.transform(session.drawn.embedding)
+    points = plot.map.ax.transData.transform(session.state.drawn.embedding)
     points[:, 1] = plot.canvas.height() - points[:, 1]
     lasso(plot.canvas, points, 1, "Lasso points in the map …")
     film.click(lasso_button, "… or nuclei in the image …", after=1)
@@ -179,23 +178,19 @@ def main() -> None:
 
     film.click(queue.suggest_button, "Suggest shows the nuclei whose labels teach most.", after=2)
     for _ in range(12):
-        (row,) = np.flatnonzero(session.selected)
-        is_right = queue.queue.current.label == CLASSES[truth[row]]
+        (row,) = np.flatnonzero(session.state.selected)
+        is_right = queue.current.label == CLASSES[truth[row]]
         caption = "Enter accepts the proposed class." if is_right else "Another key corrects it."
         film.take(caption, 1.5, key="Enter" if is_right else keys[row])
         film.press("Return" if is_right else keys[row])
     film.take("Pictures show the next nuclei with their proposals.", 4)
     strip = queue.strip
-    for i in range(strip.count()):
-        cell = queue.queue.cells[queue.queue.page(N_THUMBNAILS)[i]]
-        if cell.label != CLASSES[truth[cell.row]]:
-            place = strip.visualItemRect(strip.item(i)).center()
-            QTest.mouseClick(strip.viewport(), LEFT, pos=place)
-            at = strip.viewport().mapToGlobal(place)
-            film.take("Click wrong ones, and press the right key.", 1.5, at, keys[cell.row])
-            film.press(keys[cell.row])
-            film.settle()
-    film.click(queue.agree_button, "Agree to all others.", after=2)
+    place = strip.visualItemRect(strip.item(4)).center()
+    QTest.mouseClick(strip.viewport(), LEFT, pos=place)
+    film.settle()
+    at, row = strip.viewport().mapToGlobal(place), queue.current.row
+    film.take("A click on a picture goes to this nucleus.", 3, at)
+    film.press(keys[row])
 
     viewer.reset_view()
     film.click(queue.apply_button, "Apply to all writes the classes of all others …")
