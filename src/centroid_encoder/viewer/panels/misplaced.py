@@ -101,8 +101,10 @@ class MisplacedTable(QWidget):
     def show_state(self, before: State, now: State) -> None:
         """List the cells while the card is shown, and with another map, since it takes long."""
         is_other = now.differs(before, "result", "check", "cells")
-        self.is_current &= not now.differs(before, "labels", "label_key", "regions")
-        if now.labeling is None and (is_other or (now.mode == "Review" and not self.is_current)):
+        self.is_current &= not now.differs(before, "labels")
+        is_due = is_other or now.differs(before, "label_key", "regions", "labeling")
+        is_due |= now.mode == "Review" and not self.is_current
+        if now.labeling is None and is_due:
             self._on_cells(is_other=is_other)
         elif now.differs(before, "group"):
             self._on_selection()
