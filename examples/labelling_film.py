@@ -191,6 +191,7 @@ def main() -> None:
     at, row = strip.viewport().mapToGlobal(place), queue.current.row
     film.take("A click on a picture goes to this nucleus.", 3, at)
     film.press(keys[row])
+    film.settle()
 
     viewer.reset_view()
     film.click(queue.apply_button, "Apply to all writes the classes of all others …")

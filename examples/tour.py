@@ -59,7 +59,8 @@ def main() -> None:
     widget.show_mode(widget.misplaced)
     labels = widget.misplaced.model.table["label"].tolist()
     widget.misplaced.view.selectRow(labels.index("macrophage"))
-    wait(1000)
+    widget.misplaced.turn()
+    wait(1500)
     write(window(viewer), folder / "tour-misplaced.png")
     viewer.close()
 
