@@ -9,6 +9,7 @@ from scipy import sparse
 
 from centroid_encoder.errors import check
 from centroid_encoder.pl._values import read_values
+from centroid_encoder.tl._matrix import in_memory
 from centroid_encoder.viewer.data.columns import numbers
 
 Plane = str | tuple[str, str]
@@ -63,18 +64,19 @@ def components(adata: AnnData) -> NDArray[np.floating]:
     Cells with missing values have none.
     """
     # Imported here, since it is slow.
-    from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.decomposition import PCA
 
-    X = adata.X
+    X, is_narrow = in_memory(adata.X), adata.n_vars <= 1000
     if sparse.issparse(X):
-        return np.asarray(TruncatedSVD(2, random_state=0).fit_transform(X))
+        solver = "covariance_eigh" if is_narrow else "arpack"
+        return np.asarray(PCA(2, svd_solver=solver, random_state=0).fit_transform(X))
     X = np.asarray(X, dtype=np.float32)
     there = np.isfinite(X).all(axis=1)
     found = np.full((len(X), 2), np.nan)
     if there.sum() > 1:
         values = X[there] - X[there].mean(axis=0)
         values /= np.where(values.std(axis=0) > 0, values.std(axis=0), 1)
-        solver = "covariance_eigh" if values.shape[1] <= 1000 else "randomized"
+        solver = "covariance_eigh" if is_narrow else "randomized"
         found[there] = PCA(2, svd_solver=solver, random_state=0).fit_transform(values)
     return found
 
