@@ -3,7 +3,7 @@
     python -m benchmarks.figures mnist landsat rivals planes sizes
 
 `mnist` and `landsat` draw training and test samples over the Voronoi cells of the classes. `rivals`
-draws Landsat and pbmc3k in the embeddings of all methods. `planes` draws ten data sets in the
+draws Landsat and pbmc3k in the embeddings of all methods. `planes` draws all data sets in the
 embeddings of both placements, of UMAP and of supervised UMAP.
 `sizes` draws pbmc3k with all cells, and cut to classes of very different sizes.
 """
@@ -99,25 +99,27 @@ def rivals() -> None:
             ax.set_ylim(low[1] - room[1], high[1] + room[1])
             title = f"{TITLES.get(method, method)}: {100 * error:.1f} %"
             ax.set_title(title, fontsize=8 if len(title) < 32 else 6.5)
-        figure.savefig(FOLDER / f"rivals_{name}.png", dpi=90)
+        figure.savefig(FOLDER / f"rivals_{name}.webp", dpi=180, pil_kwargs={"quality": 90})
         plt.close(figure)
 
 
 PLANES = (
-    *("paul15", "landsat", "pbmc3k", "lung", "blood"),
-    *("mnist", "digits", "phoneme", "usps", "letter"),
+    *("paul15", "landsat", "pbmc3k", "lung", "blood", "pbmc68k", "tumour"),
+    *("mnist", "digits", "phoneme", "usps", "letter", "sonar"),
 )
 """Data sets of `planes`, from the top row to the bottom row."""
 
 
 def planes() -> None:
-    """Draw ten data sets, each in five panels.
+    """Draw all data sets, each in five panels.
 
     The panels show training and held-out samples by the placement "voronoi", and training samples
     by the placement "bottleneck", by UMAP and by supervised UMAP. The samples are those of the
     first draw of `benchmarks.placement`.
     """
-    figure, axes = plt.subplots(len(PLANES), 5, figsize=(12.5, 25), layout="constrained")
+    figure, axes = plt.subplots(
+        len(PLANES), 5, figsize=(12.5, 2.5 * len(PLANES)), layout="constrained"
+    )
     for row, name in zip(axes, PLANES, strict=True):
         load, n_train, n_test = SETS[name]
         X, y, X_test, y_test = drawn(load(), n_train, n_test, 0)
@@ -143,7 +145,7 @@ def planes() -> None:
             ax.scatter(*points[order].T, c=shades[codes[order]], s=3, linewidth=0)
             ax.set(xticks=[], yticks=[], title=title if name == PLANES[0] else "")
         row[0].set_ylabel(name)
-    figure.savefig(FOLDER / "planes.png", dpi=70)
+    figure.savefig(FOLDER / "planes.webp", dpi=140, pil_kwargs={"quality": 90})
 
 
 CUT = 900, 300, 120, 60, 12, 6, 4, 3

@@ -6,9 +6,11 @@ It returns the predicted classes of the test samples by one or more rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from sklearn.svm import SVC
 from benchmarks.rivals import classical, contrastive, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
+from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.quality import knn_predict, nearest_center
 from centroid_encoder.recipes import RECIPES
 
@@ -94,6 +97,18 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
         }
 
     return run
+
+
+@contextmanager
+def without_linear_score() -> Iterator[None]:
+    """Train without the linear discriminant analysis beside the networks."""
+    with_odds = Placer._with_odds
+
+    def alone(placer: Placer, squared: Any, likelihoods: Any, *known: Any) -> Placer:
+        return with_odds(placer, squared, np.zeros_like(likelihoods), *known)
+
+    with patch.object(Placer, "_with_odds", alone):
+        yield
 
 
 def standardized(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from benchmarks import ablation, annotators, doubts, gpu, labels, placement
 from benchmarks.cell_sets import SETS as CELL_SETS
@@ -138,27 +139,87 @@ def rules_table(results: pd.DataFrame) -> str:
 
 
 def better_table(results: pd.DataFrame) -> str:
-    """Return a table of the methods that make fewer errors than the default.
+    """Return a table of the methods that make fewer errors than the default, with p < 0.05.
 
     Only runs of both methods are compared, and there must be at least five of them.
     """
+    lines = ["| | method | runs | fewer errors, points | p |", "|---|---|---:|---:|---:|"]
+    for name, experiment in EXPERIMENTS.items():
+        errors, share = runs_of(results, name)
+        for method in [method for method in PICTURES if method in errors and method != OURS]:
+            gain, error, p, n = compared(errors[OURS], errors[method], share)
+            if n >= 5 and gain > 0 and p < 0.05:
+                difference = f"{gain:.2f}\u00a0±\u00a0{error:.2f}"
+                lines.append(f"| {experiment.title} | {method} | {n} | {difference} | {p:.2g} |")
+    return "\n".join(lines)
+
+
+def runs_of(results: pd.DataFrame, experiment: str) -> tuple[pd.DataFrame, float]:
+    """Return the 5-NN errors in percent by run and method, and test samples for each training one.
+
+    The errors are those of methods with an embedding.
+    """
+    rows = results[(results["experiment"] == experiment) & results["method"].isin(PICTURES)]
+    errors = 100 * rows.pivot(index="run", columns="method", values="knn_error")
+    return errors, float(rows["n_test"].iloc[0] / rows["n_train"].iloc[0])
+
+
+def compared(errors: pd.Series, others: pd.Series, share: float) -> tuple[float, float, float, int]:
+    """Return the mean difference over the runs of both, its standard error, p, and their number.
+
+    The standard error and the paired t-test take into account that the runs share samples: `share`
+    is the number of test samples for each training sample (Nadeau & Bengio 2003).
+    """
+    difference = (errors - others).dropna()
+    n, mean = len(difference), float(difference.mean())
+    error = float(np.sqrt((1 / max(n, 1) + share) * difference.var()))
+    return mean, error, float(2 * stats.t.sf(abs(mean) / error, n - 1)) if n > 1 else 1.0, n
+
+
+def best_other_table(results: pd.DataFrame) -> str:
+    """Return a table that compares our methods with the best other method of each experiment.
+
+    The best other is the method with an embedding that has the smallest mean error over at least
+    a third of the runs.
+    """
     lines = [
-        "| | method | runs | fewer errors, points | in how many runs |",
-        "|---|---|---:|---:|---:|",
+        "| | method | error | best other method | its error | runs | difference | p |",
+        "|---|---|---:|---|---:|---:|---:|---:|",
     ]
     for name, experiment in EXPERIMENTS.items():
-        rows = results[(results["experiment"] == name) & results["method"].isin(PICTURES)]
-        errors = 100 * rows.pivot(index="run", columns="method", values="knn_error")
-        if OURS not in errors:
-            continue
-        for method in [method for method in PICTURES if method in errors and method != OURS]:
-            gain = (errors[OURS] - errors[method]).dropna()
-            if len(gain) < 5 or gain.mean() <= 0:
-                continue
+        errors, share = runs_of(results, name)
+        means = errors.mean()[3 * errors.count() >= experiment.n_runs]
+        best = means[[method for method in means.index if not method.startswith(OURS)]].idxmin()
+        for method in (*BOTH, "centroid-encoder, the paper's recipe"):
+            difference, error, p, n = compared(errors[method], errors[best], share)
             lines.append(
-                f"| {experiment.title} | {method} | {len(gain)} | "
-                f"{gain.mean():.2f}\u00a0±\u00a0{gain.sem():.2f} | {(gain > 0).sum()} |"
+                f"| {experiment.title} | {method} | {errors[method].mean():.2f} | {best} | "
+                f"{means[best]:.2f} | {n} | {difference:+.2f}\u00a0±\u00a0{error:.2f} | {p:.2g} |"
             )
+    return "\n".join(lines)
+
+
+def steps_table(results: pd.DataFrame) -> str:
+    """Return a table of the 5-NN and Voronoi errors on the way from the paper to the default.
+
+    The last column has the mean differences to the row above over all runs, with their standard
+    errors.
+    """
+    titles = [*(EXPERIMENTS[name].title for name in ablation.IN_STEPS), "difference"]
+    lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
+    rules = [f"{rule}_error" for rule in ("knn", "voronoi")]
+    by_run = 100 * results.set_index(["method", "experiment", "run"])[rules]
+    before: pd.DataFrame | None = None
+    for step in ablation.STEPS:
+        errors = by_run.loc[step]
+        means = errors.groupby("experiment").mean()
+        cells = [" / ".join(f"{error:.1f}" for error in means.loc[n]) for n in ablation.IN_STEPS]
+        gains = [] if before is None else [(errors - before)[rule].dropna() for rule in rules]
+        cells.append(
+            " / ".join(f"{gain.mean():+.1f}\u00a0±\u00a0{gain.sem():.1f}" for gain in gains)
+        )
+        lines.append(f"| {step} | {' | '.join(cells)} |")
+        before = errors
     return "\n".join(lines)
 
 
@@ -168,12 +229,12 @@ def ablation_table(results: pd.DataFrame, recipe: str) -> str:
     The last column has the mean difference to the Voronoi error of the whole recipe over all runs,
     with its standard error.
     """
-    titles = [*(EXPERIMENTS[name].title for name in ablation.FIRST), "difference"]
+    titles = [*(EXPERIMENTS[name].title for name in ablation.ONE_AT_A_TIME), "difference"]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
     errors = 100 * results.pivot_table("voronoi_error", ["experiment", "run"], "method")
     for method in ablation.methods(recipe):
         cells = []
-        for name in ablation.FIRST:
+        for name in ablation.ONE_AT_A_TIME:
             rows = results[(results["experiment"] == name) & (results["method"] == method)]
             cells.append("")
             if len(rows):
@@ -319,15 +380,15 @@ def labels_table(results: pd.DataFrame, wrong: float) -> str:
 
 
 def gpu_table(results: pd.DataFrame) -> str:
-    """Return a table with seconds, share of the peak rate and error of trainings on a GPU."""
+    """Return a table with seconds, share of the peak rate and error of trainings in float32."""
     lines = [
-        "| | placement | products | steps | an epoch, s | training, s | of the peak | error |",
-        "|---|---|---|---|---:|---:|---:|---:|",
+        "| | placement | steps | an epoch, s | training, s | of the peak | error |",
+        "|---|---|---|---:|---:|---:|---:|",
     ]
-    for row in results.to_dict("records"):
+    for row in results[results["precision"] == "float32"].to_dict("records"):
         error = "" if np.isnan(row["error"]) else f"{100 * row['error']:.2f} %"
         lines.append(
-            f"| {row['data']}, {row['samples']:,} | {row['placement']} | {row['precision']} | "
+            f"| {row['data']}, {row['samples']:,} | {row['placement']} | "
             f"{row['steps']} | {row['epoch_seconds']:.3f} | {row['training_seconds']:.1f} | "
             f"{100 * row['share_of_peak']:.1f} % | {error} |"
         )
@@ -369,9 +430,12 @@ def main() -> None:
     for name, experiments in TABLES.items():
         text = replaced(text, name, errors_table(results, experiments))
     text = replaced(text, "rules", rules_table(results))
+    text = replaced(text, "best other", best_other_table(results))
     text = replaced(text, "better", better_table(results))
+    ablations = pd.read_csv(ABLATION_RESULTS)
+    text = replaced(text, "ablation steps", steps_table(ablations))
     for recipe in ablation.WITHOUT:
-        table = ablation_table(pd.read_csv(ABLATION_RESULTS), recipe)
+        table = ablation_table(ablations, recipe)
         text = replaced(text, f"ablation {recipe}", table)
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
     text = replaced(text, "cells", cells_table(pd.read_csv(CELL_RESULTS)))

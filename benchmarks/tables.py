@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -33,9 +33,9 @@ from sklearn.svm import SVC
 
 from benchmarks import datasets
 from benchmarks.few import Data
+from benchmarks.methods import without_linear_score
 from benchmarks.placement import SETS
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.placement import Placer
 
 N_DRAWS = 10
 N_TRAIN = 2000
@@ -143,14 +143,9 @@ def errors(data: Data, draw: int) -> dict[str, float]:
     X_test, y_test = parts[1], parts[3]
     X, y = parts[0][:N_TRAIN], parts[2][:N_TRAIN]
     found: dict[str, float] = {"n": len(X), "d": X.shape[1]}
-    with_odds = Placer._with_odds
-
-    def alone(placer: Placer, squared: Any, likelihoods: Any, *known: Any) -> Placer:
-        return with_odds(placer, squared, np.zeros_like(likelihoods), *known)
-
-    for name, function in {"alone": alone, "default": with_odds}.items():
+    for name in ("alone", "default"):
         model = CentroidEncoder(random_state=draw, device="cpu")
-        with patch.object(Placer, "_with_odds", function):
+        with without_linear_score() if name == "alone" else nullcontext():
             model.fit(X, y)
         found[name] = wrong(model.predict(X_test), y_test)
         p = model.predict_proba(X_test)[np.arange(len(y_test)), y_test]
