@@ -38,10 +38,9 @@ CONDITIONS = (
     "half of the genes",
     "a quarter of the genes",
     "30 % of the depth",
-    "counts per million",
-    "square roots",
+    *(OTHER_VALUES := ("counts per million", "square roots")),
 )
-"""Conditions of a query."""
+"""Conditions of a query; in those of `OTHER_VALUES`, its values are not log-normalised."""
 LEVELS = (0.9, 0.92, 0.95, 0.99)
 """Thresholds of novelty."""
 DOCUMENTED = 0.92
