@@ -223,16 +223,16 @@ def steps_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def ablation_table(results: pd.DataFrame, recipe: str) -> str:
-    """Return a table of the 5-NN and Voronoi errors of a recipe, whole and without ingredients.
+def ablation_table(results: pd.DataFrame) -> str:
+    """Return a table of the 5-NN and Voronoi errors of the default, whole and without ingredients.
 
-    The last column has the mean difference to the Voronoi error of the whole recipe over all runs,
+    The last column has the mean difference to the Voronoi error of the whole default over all runs,
     with its standard error.
     """
     titles = [*(EXPERIMENTS[name].title for name in ablation.ONE_AT_A_TIME), "difference"]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
     errors = 100 * results.pivot_table("voronoi_error", ["experiment", "run"], "method")
-    for method in ablation.methods(recipe):
+    for method in ablation.LEFT_OUT:
         cells = []
         for name in ablation.ONE_AT_A_TIME:
             rows = results[(results["experiment"] == name) & (results["method"] == method)]
@@ -242,14 +242,14 @@ def ablation_table(results: pd.DataFrame, recipe: str) -> str:
                 spread = f"{knn.mean():.1f}\u00a0±\u00a0{knn.std(ddof=1):.1f}"
                 cells[-1] = f"{spread} / {voronoi.mean():.1f}"
         difference = pd.Series(dtype=float)
-        if method != recipe and {method, recipe} <= set(errors):
-            difference = (errors[method] - errors[recipe]).dropna()
+        if method != "default" and {method, "default"} <= set(errors):
+            difference = (errors[method] - errors["default"]).dropna()
         cells.append(
             f"{difference.mean():+.1f}\u00a0±\u00a0{difference.sem():.1f}"
             if len(difference) > 1
             else ""
         )
-        lines.append(f"| {method.removeprefix(f'{recipe} ')} | {' | '.join(cells)} |")
+        lines.append(f"| {method.removeprefix('default ')} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -302,8 +302,8 @@ def pictures_table(results: pd.DataFrame) -> str:
     means, n_sets = of_sets.groupby("method").mean(), of_sets.groupby("method").size()
     whole = means[n_sets == n_sets.max()]
     lines = [
-        f"| | sets | {' | '.join(heading for heading, *_ in PICTURE.values())} |",
-        f"|---|{'---:|' * (len(PICTURE) + 1)}",
+        f"| | {' | '.join(heading for heading, *_ in PICTURE.values())} |",
+        f"|---|{'---:|' * len(PICTURE)}",
     ]
     for method in [name for name in placement.EVERY if name in means.index]:
         cells = []
@@ -312,9 +312,7 @@ def pictures_table(results: pd.DataFrame) -> str:
             text = f"{value:.{digits}f}"
             is_best = method in whole.index and value == better(whole[column])
             cells.append(f"**{text}**" if is_best else text)
-        lines.append(
-            f"| {placement.TITLES.get(method, method)} | {n_sets[method]} | {' | '.join(cells)} |"
-        )
+        lines.append(f"| {placement.TITLES.get(method, method)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -437,9 +435,7 @@ def main() -> None:
     text = replaced(text, "better", better_table(results))
     ablations = pd.read_csv(ABLATION_RESULTS)
     text = replaced(text, "ablation steps", steps_table(ablations))
-    for recipe in ablation.WITHOUT:
-        table = ablation_table(ablations, recipe)
-        text = replaced(text, f"ablation {recipe}", table)
+    text = replaced(text, "ablation", ablation_table(ablations))
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
     text = replaced(text, "cells", cells_table(pd.read_csv(CELL_RESULTS)))
     text = replaced(text, "pictures", pictures_table(pd.read_csv(placement.RESULTS)))

@@ -26,23 +26,23 @@ def test_the_output_has_more_variance_in_two_components_than_the_images() -> Non
 
 def test_ablation_runs_and_table(tmp_path: Path) -> None:
     path = tmp_path / "ablation.csv"
-    method = ablation.METHODS["bottleneck without compactness"]
+    method = ablation.METHODS["default without dropout"]
     errors.run_cases([(EXPERIMENTS["iris"], method, 0)], path)
     assert len(pd.read_csv(path)) == 1
 
     rows = pd.DataFrame(
         {
             "experiment": "usps",
-            "method": np.repeat(["bottleneck", "bottleneck without compactness"], 2),
+            "method": np.repeat(["default", "default without dropout"], 2),
             "run": [10, 11, 10, 11],
             "knn_error": [0.01, 0.02, 0.01, 0.03],
             "voronoi_error": [0.03, 0.03, 0.04, 0.06],
         }
     )
-    table = render.ablation_table(rows, "bottleneck")
-    assert "| without compactness | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
+    table = render.ablation_table(rows)
+    assert "| without dropout | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
     assert "| +2.0\u00a0±\u00a01.0 |" in table
-    assert "| without pre-training |  |" in table
+    assert "| without weight decay |  |" in table
 
 
 def test_cells_of_the_largest_classes_with_the_most_variable_features(
