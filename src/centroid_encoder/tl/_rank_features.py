@@ -235,10 +235,9 @@ def _read_groups(
     adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
 ) -> Groups:
     column = categorical(adata, groupby, "groupby")
-    codes = np.where(chosen, column.codes, -1)
-    there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
-    names = column.categories[there].astype(str)
-    codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
+    column[~chosen] = np.nan
+    column = column.remove_unused_categories()
+    names, codes = column.categories.astype(str), column.codes.astype(np.intp)
     text = f"obs[{groupby!r}] has cells of {len(names)} group"
     check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
     text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
