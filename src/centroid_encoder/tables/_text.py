@@ -176,15 +176,13 @@ def _without_comment(head: str) -> str:
 
 
 def _separator(head: str) -> str:
-    fits: list[tuple[float, float]] = []
+    """Return the separator with which most rows have the same number of fields."""
+    shares = []
     for separator in SEPARATORS:
         rows = [row for row, _ in _rows(head, separator)]
         n_fields = _typical(rows)
-        lacks = [n_fields - len(row) for row in rows]
-        shares = [sum(lack in kind for lack in lacks) / len(rows) for kind in ((0, 1), (0,))]
-        # A text in each row may hold another separator, which the header does not hold.
-        fits.append((shares[0], shares[1]) if n_fields > 1 else (0, 0))
-    return SEPARATORS[fits.index(max(fits))] if max(fits)[0] else " "
+        shares.append(sum(len(row) == n_fields for row in rows) / len(rows) if n_fields > 1 else 0)
+    return SEPARATORS[shares.index(max(shares))] if max(shares) else " "
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:
