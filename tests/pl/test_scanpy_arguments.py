@@ -159,16 +159,29 @@ def test_regions_lie_beneath_points_of_scanpy(adata: ad.AnnData) -> None:
         ({"color": ["size", "donor"], "vmin": [1]}, ValueError, "each of the 2 entries"),
         ({"color": "A", "gene_symbols": "symbols"}, KeyError, "symbol"),
         ({"color": []}, ValueError, "no entry"),
+        ({"color": "donr"}, KeyError, "neither obs nor var_names has 'donr'; did you mean 'donor'"),
+        ({"color": "gene33"}, KeyError, "has 'gene33'; did you mean 'gene3'"),
+        ({"color": "gene3", "layer": "count"}, KeyError, "no 'count'; did you mean 'counts'"),
+        ({"color": "gene3", "use_raw": True}, ValueError, "use_raw=True needs adata.raw"),
         ({"cmap": "virids"}, ValueError, "no matplotlib colour map"),
         ({"legend_loc": "left margin"}, ValueError, "right margin"),
         ({"gene_symbols": "symbol"}, ValueError, "no effect"),
         ({"title": ["a"]}, ValueError, "one entry for each of the 2 panels"),
+        ({"regions": "cells"}, ValueError, "regions must be"),
+        ({"split": "val"}, ValueError, "split must be"),
+        ({"palette": ["red"]}, ValueError, "1 colours for 3 classes"),
+        ({"key": "second"}, KeyError, "no result 'second'"),
+        ({"ax": [None]}, ValueError, "hold 2 axes.* got 1.* split"),
     ],
 )
-def test_wrong_arguments(
-    adata: ad.AnnData, wrong: dict[str, Any], error: type[Exception], message: str
+def test_wrong_arguments_change_nothing_and_leave_no_figure(
+    adata: ad.AnnData,
+    unchanged: Any,
+    wrong: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
-    with pytest.raises(error, match=message):
+    with unchanged(adata), pytest.raises(error, match=message):
         ce.pl.voronoi(adata, show=False, **wrong)
     assert not plt.get_fignums()
 

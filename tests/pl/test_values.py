@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import anndata as ad
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,20 +166,3 @@ def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None
     boxes = [one.get_window_extent() for one in other.get_children() if isinstance(one, Legend)]
     assert not boxes[0].overlaps(boxes[1])
     assert max(box.x1 for box in boxes) < other.figure.bbox.x1
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "words"),
-    [
-        ({"color": "donr"}, "neither obs nor var_names has 'donr'; did you mean 'donor'"),
-        ({"color": "gene33"}, "has 'gene33'; did you mean 'gene3'"),
-        ({"color": "gene3", "layer": "count"}, "layers has no 'count'; did you mean 'counts'"),
-        ({"color": "gene3", "use_raw": True}, "use_raw=True needs adata.raw"),
-    ],
-)
-def test_errors_suggest_similar_names(
-    adata: ad.AnnData, unchanged: Any, kwargs: dict[str, Any], words: str
-) -> None:
-    with unchanged(adata), pytest.raises((KeyError, ValueError), match=words):
-        draw(adata, **kwargs)
-    assert not plt.get_fignums()

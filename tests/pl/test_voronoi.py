@@ -133,25 +133,6 @@ def test_one_component_is_drawn_with_a_random_height_over_bands(embed):
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("CE1", "")
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "words"),
-    [
-        ({"regions": "cells"}, "regions must be"),
-        ({"split": "val"}, "split must be"),
-        ({"legend_loc": "left"}, "legend_loc must be"),
-        ({"palette": ["red"]}, "1 colours for 3 classes"),
-        ({"key": "second"}, "no result 'second'"),
-        ({"title": "x"}, "one entry for each of the 2 panels"),
-        ({"ax": [None]}, "hold 2 axes.* got 1.* split"),
-    ],
-)
-def test_errors_change_nothing_and_leave_no_figure(embed, unchanged, kwargs, words):
-    adata = embed()
-    with unchanged(adata), pytest.raises((ValueError, KeyError), match=words):
-        draw(adata, **kwargs)
-    assert plt.get_fignums() == []
-
-
 def test_a_map_that_cannot_be_drawn_is_an_error(embed):
     with pytest.raises(ValueError, match="two components, not 3"):
         draw(embed(n_components=3))

@@ -100,51 +100,48 @@ def test_lists_cells_in_the_region_of_another_class(trained, regions):
     assert table["depth"].between(0, 1, inclusive="right").all()
 
 
-class TestVoronoi:
-    @pytest.mark.parametrize(
-        ("points", "centers", "labels", "expected"),
-        [
-            # Depth: 1 at the center of the other class; cells on the border are not listed.
-            ([[0, 0], [4, 0], [5, 0], [6, 0], [10, 0], [20, 0], [5, 7]], [[0, 0], [10, 0]],
-             "aaaaaaa", {"cell4": 1, "cell5": 0.5, "cell3": 1 / 3}),
-            # A cell on the border is in its own class.
-            ([[5, 0], [5, 0], [5, -3], [5, -3]], [[0, 0], [10, 0]], "abab", {}),
-            # Two classes with one center share their region.
-            ([[1, 1], [1, 1], [0, 0], [9, 0]], [[0, 0], [0, 0], [10, 0]], "abbb", {"cell3": 8 / 9}),
-            # Cells of equal depth keep their order.
-            ([[8, 0], [9, 0], [8, 0], [9, 0]], [[0, 0], [10, 0]], "aaaa",
-             {"cell1": 8 / 9, "cell3": 8 / 9, "cell0": 0.75, "cell2": 0.75}),
-        ],
-    )  # fmt: skip
-    def test_of_chosen_points(self, points, centers, labels, expected):
-        adata = placed(points, centers, list(labels), list("abc")[: len(centers)])
-        table = ce.tl.misplaced(adata)
-        assert table.index.tolist() == list(expected)
-        assert_allclose(table["depth"], list(expected.values()))
+@pytest.mark.parametrize(
+    ("points", "centers", "labels", "expected"),
+    [
+        # Depth: 1 at the center of the other class; cells on the border are not listed.
+        ([[0, 0], [4, 0], [5, 0], [6, 0], [10, 0], [20, 0], [5, 7]], [[0, 0], [10, 0]],
+         "aaaaaaa", {"cell4": 1, "cell5": 0.5, "cell3": 1 / 3}),
+        # A cell on the border is in its own class.
+        ([[5, 0], [5, 0], [5, -3], [5, -3]], [[0, 0], [10, 0]], "abab", {}),
+        # Two classes with one center share their region.
+        ([[1, 1], [1, 1], [0, 0], [9, 0]], [[0, 0], [0, 0], [10, 0]], "abbb", {"cell3": 8 / 9}),
+        # Cells of equal depth keep their order.
+        ([[8, 0], [9, 0], [8, 0], [9, 0]], [[0, 0], [10, 0]], "aaaa",
+         {"cell1": 8 / 9, "cell3": 8 / 9, "cell0": 0.75, "cell2": 0.75}),
+    ],
+)  # fmt: skip
+def test_the_depth_of_chosen_points(points, centers, labels, expected):
+    adata = placed(points, centers, list(labels), list("abc")[: len(centers)])
+    table = ce.tl.misplaced(adata)
+    assert table.index.tolist() == list(expected)
+    assert_allclose(table["depth"], list(expected.values()))
 
 
-class TestDecoder:
-    def test_needs_the_map(self, trained):
-        adata = trained.copy()
-        table = ce.tl.misplaced(adata)
-        del adata.uns["ce"]["model"]["arrays"]
-        assert_frame_equal(ce.tl.misplaced(adata), table)
-        # Without the arrays it is not known whether there is a decoder.
-        with pytest.raises(InvalidStateError, match="lacks 'config' or 'arrays'"):
-            ce.tl.misplaced(adata, regions="decoder")
+def test_regions_of_a_decoder_need_the_map(trained):
+    adata = trained.copy()
+    table = ce.tl.misplaced(adata)
+    del adata.uns["ce"]["model"]["arrays"]
+    assert_frame_equal(ce.tl.misplaced(adata), table)
+    # Without the arrays it is not known whether there is a decoder.
+    with pytest.raises(InvalidStateError, match="lacks 'config' or 'arrays'"):
+        ce.tl.misplaced(adata, regions="decoder")
 
 
-class TestTable:
-    def test_of_a_selection_is_a_part_of_the_whole(self, trained, unchanged, regions):
-        whole = ce.tl.misplaced(trained, regions=regions)
-        view = trained[trained.obs["cell_type"] == "d"]
-        with unchanged(trained), unchanged(view):
-            parts = [ce.tl.misplaced(cells, regions=regions) for cells in (view, view.copy())]
-        expected = whole[whole["label"] == "d"]
-        for part in parts:
-            assert part.index.tolist() == expected.index.tolist()
-            assert part["region"].tolist() == expected["region"].tolist()
-            assert_allclose(part["depth"], expected["depth"], rtol=1e-6)
+def test_the_table_of_a_selection_is_a_part_of_the_whole(trained, unchanged, regions):
+    whole = ce.tl.misplaced(trained, regions=regions)
+    view = trained[trained.obs["cell_type"] == "d"]
+    with unchanged(trained), unchanged(view):
+        parts = [ce.tl.misplaced(cells, regions=regions) for cells in (view, view.copy())]
+    expected = whole[whole["label"] == "d"]
+    for part in parts:
+        assert part.index.tolist() == expected.index.tolist()
+        assert part["region"].tolist() == expected["region"].tolist()
+        assert_allclose(part["depth"], expected["depth"], rtol=1e-6)
 
 
 def test_the_figure_marks_the_same_cells(trained, regions):
@@ -158,14 +155,14 @@ def test_the_figure_marks_the_same_cells(trained, regions):
         assert_array_equal(np.sort(circled, axis=0), np.sort(listed, axis=0))
 
 
-class TestErrors:
-    def test_name_the_kinds_of_regions(self, trained):
-        with pytest.raises(ValueError, match="regions must be 'voronoi' or 'decoder'; got"):
-            ce.tl.misplaced(trained, regions="cells")
+def test_errors_name_the_kinds_of_regions(trained):
+    with pytest.raises(ValueError, match="regions must be 'voronoi' or 'decoder'; got"):
+        ce.tl.misplaced(trained, regions="cells")
 
-    def test_of_ingested_cells(self, trained):
-        query = trained[20:].copy()
-        del query.obs["cell_type"]
-        ce.tl.ingest(query, trained, progress=False)
-        with pytest.raises(ValueError, match="the true ones are unknown"):
-            ce.tl.misplaced(query)
+
+def test_ingested_cells_without_labels_are_an_error(trained):
+    query = trained[20:].copy()
+    del query.obs["cell_type"]
+    ce.tl.ingest(query, trained, progress=False)
+    with pytest.raises(ValueError, match="the true ones are unknown"):
+        ce.tl.misplaced(query)

@@ -107,19 +107,9 @@ result = together(
 
 # Parameters of functions
 
-NO_OPTIONS = {
-    "adata": "the argument IN",
-    "labels": "the argument LABELS",
-    "images": "the argument IMAGES",
-    "model": "--draft and --max-epochs",
-    "progress": "--quiet",
-    "copy": "the output is a copy",
-    "save": "--output",
-    "show": "figures are only written",
-    "ax": "an object of matplotlib",
-    "return_fig": "an object of matplotlib",
-}
-"""Parameters without an option, and what stands for them."""
+NO_OPTIONS = {"adata", "labels", "images", "model", "progress", "copy", "save", "show", "ax"}
+NO_OPTIONS |= {"return_fig"}
+"""Parameters without an option of their name: an argument or another option stands for them."""
 
 
 def listed(kind: type, default: Any = None, *, one: bool = False) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.core.quality import share_intervals
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
@@ -52,8 +52,8 @@ def calibration(
     key, title, ax, show, save, dpi
         As in `voronoi`.
     """
-    if n_bins not in range(1, 1001):
-        raise InputError(f"n_bins must be a whole number from 1 to 1000; got {n_bins!r}", "n_bins")
+    text = f"n_bins must be a whole number from 1 to 1000; got {n_bins!r}"
+    check(n_bins in range(1, 1001), text, "n_bins")
     path = check_save("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)

@@ -34,12 +34,14 @@ def legends(
     loc: str | None,
     size: float | str | None,
 ) -> None:
-    """Add the legends of a panel of `voronoi`; the last one explains rings.
+    """Add the colour bar or legends of a panel of `voronoi`; the last one explains rings.
 
     `regions` are the name and the colours of the classes if the points have other colours, `marks`
     the names and colours of rings, and `grey` is the colour of cells without a value. `loc` and
     `size` are those of `voronoi`.
     """
+    if values.scale is not None:
+        color_bar(ax, values.name, values.scale)
     if loc is None or loc == "none":
         return
     found: list[tuple[str, list[Line2D]]] = []

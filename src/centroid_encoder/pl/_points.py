@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
@@ -37,7 +36,6 @@ def draw_cells(
     points: Points,
     shown: NDArray[np.bool_],
     values: Values,
-    scale: ScalarMappable | None,
     hollow: NDArray[np.bool_],
     *,
     size: float,
@@ -47,12 +45,12 @@ def draw_cells(
 ) -> None:
     """Draw cells in the colours of their values; those without a value are grey and below.
 
-    `scale` is that of numbers. Cells of categories are rings if they are `hollow`.
+    Cells of categories are rings if they are `hollow`.
     """
     draw_dots(ax, points[shown & ~values.known], size, grey, alpha=alpha, zorder=1.5)
     known = np.flatnonzero(shown & values.known)
     points, found, hollow = points[known], values.values[known], hollow[known]
-    if scale is not None:
+    if (scale := values.scale) is not None:
         order = np.argsort(found, kind="stable")  # the largest values are on top
         style: dict[str, Any] = {"s": size**2, "linewidths": 0, "rasterized": True, "zorder": 2}
         style |= {"c": found[order], "cmap": scale.cmap, "norm": scale.norm, "alpha": alpha}

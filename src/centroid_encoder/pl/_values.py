@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from matplotlib.colors import Normalize, TwoSlopeNorm
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, Normalize, TwoSlopeNorm
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.pl._colors import Palette, label_colors
-from centroid_encoder.tl._check import near_matches, obs_column
+from centroid_encoder.tl._check import check_known, entry_of, obs_column
 
 Bound = float | str | Callable[[NDArray[np.floating]], float] | None
 """An end of a colour scale, as in scanpy's plots."""
@@ -35,6 +36,8 @@ class Values:
     """Colour of each category in order; None for numbers."""
     grey: Sequence[str] = ()
     """Entries of a legend for the grey cells."""
+    scale: ScalarMappable | None = None
+    """Colours of numbers; None for categories."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -52,16 +55,17 @@ class Values:
             text = f"groups are categories, but {self.name!r} holds numbers"
             check(self.colors is not None or not wanted, text, "groups")
             for name in wanted:
-                text = f"{self.name!r} has no category {name!r}{near_matches(name, names)}"
-                check(name in names, text, "groups")
+                check_known(name, names, f"{self.name!r} has no category {name!r}", "groups")
         kept = {name: color for name, color in colors.items() if str(name) in wanted}
         if not kept:
             return self
         codes = pd.Index(list(kept)).get_indexer(list(colors))
         return Values(self.name, np.append(codes, -1)[self.values], kept, ["other", *self.grey])
 
-    def norm(self, vmin: Bound = None, vmax: Bound = None, vcenter: Bound = None) -> Normalize:
-        """Return the scale of the numbers, by default from the smallest to the largest one."""
+    def on_scale(self, cmap: Colormap, vmin: Bound, vmax: Bound, vcenter: Bound) -> Values:
+        """Return numbers with a scale, by default from the smallest to the largest one."""
+        if self.colors is not None:
+            return self
         known = self.values[self.known]
         low, middle, high = ends = [_end(bound, known) for bound in (vmin, vcenter, vmax)]
         given = [end for end in ends if end is not None]
@@ -71,7 +75,7 @@ class Values:
         norm = Normalize(low, high) if middle is None else TwoSlopeNorm(middle, low, high)
         # An end that is not given is beyond those that are.
         norm.autoscale_None(np.append(known, given))
-        return norm
+        return replace(self, scale=ScalarMappable(norm, cmap))
 
 
 def _end(bound: Bound, values: NDArray[np.floating]) -> float | None:
@@ -116,15 +120,11 @@ def read_values(
     names, where = source.var_names, "var_names" if gene_symbols is None else gene_symbols
     where = where if source is adata else f"raw.{where}"
     if gene_symbols is not None:
-        if gene_symbols not in source.var:
-            text = f"var has no column {gene_symbols!r}{near_matches(gene_symbols, source.var)}"
-            raise MissingKeyError(text, "gene_symbols")
-        names = pd.Index(source.var[gene_symbols].astype(str))
+        column = entry_of(source.var, gene_symbols, "var", "gene_symbols", "column ")
+        names = pd.Index(column.astype(str))
     places = np.flatnonzero(names == name)
-    if not len(places):
-        known = [*map(str, adata.obs.columns), *map(str, names)]
-        text = f"neither obs nor {where} has {name!r}{near_matches(name, known)}"
-        raise MissingKeyError(text, "color")
+    known = [*map(str, adata.obs.columns), *map(str, names)]
+    check_known(name, known, f"neither obs nor {where} has {name!r}", "color", MissingKeyError)
     advice = "" if gene_symbols else "; call adata.var_names_make_unique() first"
     check(len(places) == 1, f"{where} has {name!r} {len(places)} times{advice}", "color")
     # With an integer index, only one column of a matrix on disk is read.
@@ -143,8 +143,7 @@ def variable_source(
     text = "use_raw=True needs adata.raw, and there is none"
     check(not use_raw or adata.raw is not None, text, "use_raw")
     check(not use_raw or layer is None, "use_raw and layer exclude each other", "use_raw")
-    if layer is not None and layer not in adata.layers:
-        text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
-        raise MissingKeyError(text, "layer")
+    if layer is not None:
+        entry_of(adata.layers, layer, "layers", "layer")
     takes_raw = layer is None and use_raw is not False and adata.raw is not None
     return adata.raw if takes_raw else adata

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
@@ -189,62 +188,42 @@ def voronoi(
         check_choice("split", split, Split)
     path = check_save("voronoi", save, dpi, own=ax is None)
     plane = Plane(adata, key, regions, palette, names)
-    result, points = plane.result, plane.points
-    is_line = result.embedding.shape[1] == 1
+    is_line = plane.result.embedding.shape[1] == 1
     check(not (contours and is_line), "contours need a map with two components, not 1", "contours")
-    splits = _splits(result, split, is_grid)
+    splits = _splits(plane.result, split, is_grid)
     n_panels = len(names) * len(splits)
     titles = [None] * n_panels if title is None else _listed(title)
     text = f"title must have one entry for each of the {n_panels} panels"
     check(len(titles) == n_panels, text, "title")
-    panels: list[tuple[Values, ScalarMappable | None, str]] = []
+    panels: list[tuple[Values, str]] = []
     for name, low, high, middle in zip(names, *ends, strict=True):
         values = plane.values(name, **variable)
         if groups is not None:
             values = values.of_groups(_listed(groups), strict=not is_grid)
-        scale = (
-            ScalarMappable(values.norm(low, high, middle), cmap) if values.colors is None else None
-        )
-        panels += [(values, scale, panel) for panel in splits]
-    dot = float(np.sqrt(size or np.clip(300 / np.sqrt(len(points)), 1, 12)))
+        panels += [(values.on_scale(cmap, low, high, middle), panel) for panel in splits]
+    dot = float(np.sqrt(size or np.clip(300 / np.sqrt(len(plane.points)), 1, 12)))
     axes = panel_axes(ax, n_panels, ncols if is_grid else n_panels)
-    for target, text, (values, scale, panel) in zip(axes, titles, panels, strict=True):
-        shown = result.split.isin([panel, _result.UNLABELED]).to_numpy()
-        rings = result.unjudged
-        if panel == ALL:
-            shown, rings = result.embedded, rings | (result.split == _result.TEST).to_numpy()
-        default = values.name
-        if not is_grid and panel != ALL:
-            default = _axes.panel_title(result, panel, regions)
-        grey, ink = na_color or unlabeled_color(target), plt.rcParams["text.color"]
-        set_panel(target, result, plane.limits, frameon=frameon)
+    style: dict[str, Any] = {"size": dot, "alpha": alpha, "contours": contours}
+    place: dict[str, Any] = {"loc": legend_loc, "size": legend_fontsize}
+    for target, text, (values, panel) in zip(axes, titles, panels, strict=True):
+        has_name = is_grid or panel == ALL
+        default = values.name if has_name else _axes.panel_title(plane.result, panel, regions)
+        set_panel(target, plane.result, plane.limits, frameon=frameon)
         _axes.write_title(target, text, default)
-        plane.draw(target)
-        style: dict[str, Any] = {"size": dot, "alpha": alpha, "grey": grey, "contours": contours}
-        draw_cells(target, points, shown, values, scale, rings, **style)
-        if mark_misplaced:
-            style = {"markeredgecolor": ink, "markeredgewidth": 0.8, "zorder": 2.5}
-            draw_dots(target, points[shown & plane.misplaced], dot + 2.5, "none", alpha=1, **style)
+        style["grey"] = grey = na_color or unlabeled_color(target)
+        rings = _draw_panel(target, plane, values, panel, mark_misplaced, **style)
         if legend_loc == "on data":
-            on_data = _names_on_data(plane, values, shown)
+            on_data = _names_on_data(plane, values, panel)
             _legend.legend_on_data(
                 target, *on_data, size=legend_fontsize, outline=legend_fontoutline
             )
-        if not is_grid and target is not axes[-1]:
-            continue  # The last panel has the legend of all.
-        if scale is not None:
-            _legend.color_bar(target, values.name, scale)
-        marks = {"misplaced": ink} if mark_misplaced else {}
-        has_rings = panel == ALL and scale is None and not contours
-        if has_rings and (rings & shown & values.known).any():
-            marks = {"held out": "0.5", **marks}
-        has_regions = not is_grid and plane.paths and values.name != result.label_key
-        of_regions = plane.of_class if has_regions else {}
-        look: dict[str, Any] = {"loc": legend_loc, "size": legend_fontsize}
-        _legend.legends(target, values, (result.label_key, of_regions), marks, grey, **look)
+        if is_grid or target is axes[-1]:  # The last panel has the legend of all.
+            has_regions = not is_grid and plane.paths and values.name != plane.result.label_key
+            of_regions = plane.result.label_key, plane.of_class if has_regions else {}
+            _legend.legends(target, values, of_regions, rings, grey, **place)
     if ax is None and is_grid:
         _axes.make_room(axes)
-    store_colors(adata, result, plane.colors)
+    store_colors(adata, plane.result, plane.colors)
     drawn = axes[0].figure if return_fig else axes if len(axes) > 1 else axes[0]
     show = False if return_fig and show is None else show
     return finish(drawn, show=show, path=path, dpi=dpi, own=ax is None)
@@ -329,19 +308,48 @@ def _splits(result: Result, split: Split | None, is_grid: bool) -> list[str]:
     return found
 
 
+def _draw_panel(
+    ax: Any, plane: Plane, values: Values, panel: str, mark_misplaced: bool, **style: Any
+) -> dict[str, str]:
+    """Draw cells over the regions; return the names and the colours of the rings among them.
+
+    `style` are the options of `draw_cells`.
+    """
+    shown, hollow, rings = _shown(plane.result, panel), plane.result.unjudged, dict[str, str]()
+    if panel == ALL:
+        hollow = hollow | (plane.result.split == _result.TEST).to_numpy()
+        are_points = values.scale is None and not style["contours"]
+        if are_points and (hollow & shown & values.known).any():
+            rings["held out"] = "0.5"
+    plane.draw(ax)
+    draw_cells(ax, plane.points, shown, values, hollow, **style)
+    if mark_misplaced:
+        rings["misplaced"] = ink = plt.rcParams["text.color"]
+        look = {"markeredgecolor": ink, "markeredgewidth": 0.8, "zorder": 2.5}
+        points, size = plane.points[shown & plane.misplaced], style["size"] + 2.5
+        draw_dots(ax, points, size, "none", alpha=1, **look)
+    return rings
+
+
+def _shown(result: Result, panel: str) -> NDArray[np.bool_]:
+    """Return a mask of the cells in a panel."""
+    if panel == ALL:
+        return result.embedded
+    return np.asarray(result.split.isin([panel, _result.UNLABELED]))
+
+
 def _listed(value: Any, n: int = 1) -> list[Any]:
     """Return the entries of a list, or n times one value."""
     return list(value) if is_list_like(value) else [value] * n
 
 
-def _names_on_data(
-    plane: Plane, values: Values, shown: NDArray[np.bool_]
-) -> tuple[list[str], Points]:
+def _names_on_data(plane: Plane, values: Values, panel: str) -> tuple[list[str], Points]:
     """Return names and their (n, 2) places: the centers of classes, the middles of categories."""
     names = values.colors or plane.of_class
     if values.colors is None or values.name == plane.result.label_key:
         places = plane.centers[[name in names for name in plane.of_class]]
     else:
+        shown = _shown(plane.result, panel)
         middles = pd.DataFrame(plane.points[shown]).groupby(values.values[shown]).median()
         places = middles.reindex(range(len(names))).to_numpy()
     return [*map(str, names)], places

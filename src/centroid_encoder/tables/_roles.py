@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import InputError, InputTypeError
+from centroid_encoder.errors import InputTypeError, check
 from centroid_encoder.tables._keys import result_columns
 
 Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
@@ -205,16 +205,14 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
 
 def _as_chosen(columns: Mapping[str, pd.Series], chosen: Mapping[str, str]) -> dict[str, Found]:
     """Check the roles that the user gave, and return them."""
-    if not isinstance(chosen, Mapping):
-        text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
-        raise InputTypeError(text, "roles")
+    text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
+    check(isinstance(chosen, Mapping), text, "roles", InputTypeError)
     for name, role in chosen.items():
-        if str(name) not in columns:
-            raise InputError(f"there is no column {name!r} to choose a role for")
-        if role not in get_args(Role):
-            raise InputError(f"{role!r} is no role; choose one of {', '.join(get_args(Role))}")
-        if role == "feature" and not is_number(columns[str(name)]):
-            raise InputError(f"column {name!r} holds no numbers, and cannot be a feature")
+        check(str(name) in columns, f"there is no column {name!r} to choose a role for")
+        text = f"{role!r} is no role; choose one of {', '.join(get_args(Role))}"
+        check(role in get_args(Role), text)
+        fits = role != "feature" or is_number(columns[str(name)])
+        check(fits, f"column {name!r} holds no numbers, and cannot be a feature")
     return {str(name): (role, CHOSEN, False) for name, role in chosen.items()}
 
 
@@ -379,10 +377,8 @@ def _by_values(
             (whole and is_dense and len(sizes) == n >= 20, "", "unique whole numbers"),
             (whole and few and len(sizes) < typical / 2 and not is_measure, "", "few values"),
         ]
-        for holds, role, why in rules:
-            if holds:
-                found[name] = role, why, not role
-                break
+        first = ((role, why, not role) for holds, role, why in rules if holds)
+        found[name] = next(first, found[name])
 
 
 def _order(values: NDArray[np.floating], sizes: NDArray[np.intp], whole: bool, rare: bool) -> str:

@@ -82,35 +82,29 @@ def check_links(file: Any) -> None:
         return name if part is None or outside else None
 
     # HDF5 would replace the message of an error that `find_link` raises.
-    if (found := file.visititems_links(find_link)) is not None:
-        raise InputError(f"/{found} is a link; put a copy of its target in its place")
+    found = file.visititems_links(find_link)
+    check(found is None, f"/{found} is a link; put a copy of its target in its place")
 
 
 def check_store(folder: Path) -> None:
     """Raise an UnreadableError if a folder is no zarr store of an AnnData, or has a link."""
-    group = _group(folder)
-    if group is None:
-        raise UnreadableError(f"{folder.name} cannot be read: it is a folder, but no zarr store")
-    if group.attrs.get("encoding-type") == "anndata":
-        check_no_links(folder)
-        return
-    tables = sorted(f"tables/{table.name}" for table in folder.glob("tables/*/"))
-    if tables:
-        raise UnreadableError(
-            f"{folder.name} is a store of SpatialData; open it with napari-spatialdata, or one of "
-            f"its tables here: {', '.join(tables)}"
-        )
-    raise UnreadableError(
-        f"{folder.name} is a zarr store, but not of an AnnData; is it one of images?"
-    )
+    group, name = _group(folder), folder.name
+    text = f"{name} cannot be read: it is a folder, but no zarr store"
+    check(group is not None, text, kind=UnreadableError)
+    if group.attrs.get("encoding-type") != "anndata":
+        text = f"{name} is a zarr store, but not of an AnnData; is it one of images?"
+        if tables := sorted(f"tables/{table.name}" for table in folder.glob("tables/*/")):
+            text = f"{name} is a store of SpatialData; open it with napari-spatialdata, or one of"
+            text += f" its tables here: {', '.join(tables)}"
+        raise UnreadableError(text)
+    check_no_links(folder)
 
 
 def check_no_links(folder: Path) -> None:
     """Raise an UnreadableError if a folder has a link, which can lead to any file on the disk."""
     for path in folder.rglob("*"):
-        if path.is_symlink():
-            text = f"{path} is a symbolic link; put a copy of its target in its place"
-            raise UnreadableError(text)
+        text = f"{path} is a symbolic link; put a copy of its target in its place"
+        check(not path.is_symlink(), text, kind=UnreadableError)
 
 
 def check_store_target(path: str | os.PathLike[str]) -> Path:

@@ -97,7 +97,8 @@ def read_with_notices(
     path: Path, roles: Mapping[str, Role] | None = None
 ) -> tuple[AnnData, list[str]]:
     """Return the table in a file as `read_table` does, and sentences on what was not plain."""
-    frame, notices = read_text(path) if path.suffix.lower() != PARQUET else _read_parquet(path)
+    is_text = path.suffix.lower() != PARQUET
+    frame, notices = read_text(path) if is_text else (_read_parquet(path), [])
     for columns, advice in ADVICE.items():
         if frame.columns.isin(columns).sum() == len(columns):
             notices.append(advice)
@@ -106,7 +107,7 @@ def read_with_notices(
     return adata, [*(f"{path.name}: {notice}" for notice in notices), *doubts(adata)]
 
 
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path)
     except ImportError as error:
@@ -119,8 +120,7 @@ def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
         frame = frame.reset_index(allow_duplicates=True)
     if isinstance(frame.columns, pd.MultiIndex):
         frame.columns = ["_".join(filter(None, map(str, name))) for name in frame.columns]
-    columns = [_plain(frame.iloc[:, i]) for i in range(frame.shape[1])]
-    return pd.concat(columns, axis=1) if columns else frame, []
+    return frame.apply(_plain)
 
 
 def _plain(column: pd.Series) -> pd.Series:

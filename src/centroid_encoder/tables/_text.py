@@ -12,8 +12,8 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ LARGEST = 2**53
 GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")
 """A number that may have marks between thousands."""
 NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
+TOO_LONG = "line {} has {} fields, but the header has {}"
 
 
 def read_text(path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -78,33 +79,12 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
     with opened() as stream:
         head, notices = _head(stream), list[str]()
     check("\0" not in head, "it is no text, or in no known encoding; save it as CSV in UTF-8")
-    start = _start(head)
-    separator = _separator(head, start)
-    sample = list(islice(_rows(head, start, separator), N_ROWS))
-    rows = [row for row, _ in sample]
-    n_fields = _typical(rows)
-    too_long = "line {} has {} fields, but the header has {}"
-    start = next(i for i, row in enumerate(rows) if len(row) == n_fields)
-    if start and any(map(NUMBER.fullmatch, rows[start])):
-        # R's `write.table` gives no name to the column of row names.
-        if len(rows[start - 1]) != n_fields - 1 or n_fields == 2:
-            raise InputError(too_long.format(sample[start][1], n_fields, len(rows[start - 1])))
-        start -= 1
-    if start:
-        notices.append(f"lines above the header were left out: {start}")
-    names, n_header = _header(rows[start:])
-    _, header_end = sample[start + n_header - 1]
-    body = sample[start + n_header :]
-    for row, line in body:
-        check(len(row) <= n_fields, too_long.format(line, len(row), len(names)))
-    check(body, "it has a header and no rows")
-    if len(names) < n_fields:
-        names = (
-            ["", *names] if any(row[n_fields - 1 :] != [""] for row, _ in body) else [*names, ""]
-        )
-    decimal = _decimal([row for row, _ in body], separator)
+    head = _without_comment(head)
+    separator = _separator(head)
+    names, body, header_end = _layout(_rows(head, separator), notices)
+    decimal = _decimal(body, separator)
     # pandas takes 1.234 for a fraction, also beside 850.
-    columns = enumerate(zip_longest(*(row for row, _ in body), fillvalue=""))
+    columns = enumerate(zip_longest(*body, fillvalue=""))
     grouped = [i for i, cells in columns if not decimal and _has_thousands(cells, ".")]
 
     def read(texts: Sequence[int]) -> pd.DataFrame:
@@ -115,7 +95,7 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
                 stream,
                 sep=separator,
                 header=None,
-                names=range(n_fields),
+                names=range(len(names)),
                 decimal=decimal or ".",
                 dtype=dict.fromkeys(texts, str),
                 keep_default_na=False,
@@ -129,7 +109,7 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
         if not found:
             raise InputError("a quotation mark in it is never closed") from error
         line = header_end + int(found[1])
-        raise InputError(too_long.format(line, found[2], len(names))) from error
+        raise InputError(TOO_LONG.format(line, found[2], len(names))) from error
     frame = _named(frame, names)
     _convert(frame, decimal, notices)
     return frame, notices
@@ -178,29 +158,31 @@ def _head(stream: io.TextIOWrapper) -> str:
     return "".join(lines)
 
 
-def _start(head: str) -> int:
-    """Return the place of the header, if it is a comment with as many words as numbers follow."""
+def _without_comment(head: str) -> str:
+    """Return a text whose header is a comment with as many words as numbers follow as plain rows.
+
+    The comments above the header become empty lines.
+    """
     match = re.match(r"(?:#.*\n)*?# +(.*)\n(?=(?!#)(.*))", head)
     if match is None:
-        return 0
+        return head
     for separator in SEPARATORS + " ":
         names, first = ([x.strip() for x in line.split(separator)] for line in match.groups())
         is_header = len(names) == len(first) > 1 and not any(map(NUMBER.fullmatch, names))
         if is_header and any(map(NUMBER.fullmatch, first)):
-            return match.start(1)
-    return 0
+            start = match.start(1)
+            return "\n" * head.count("\n", 0, start) + head[start:]
+    return head
 
 
-def _separator(head: str, start: int) -> str:
-    fits: list[tuple[float, float]] = []
+def _separator(head: str) -> str:
+    """Return the separator with which most rows have the same number of fields."""
+    shares = []
     for separator in SEPARATORS:
-        rows = [row for row, _ in islice(_rows(head, start, separator), N_ROWS)]
+        rows = [row for row, _ in _rows(head, separator)]
         n_fields = _typical(rows)
-        lacks = [n_fields - len(row) for row in rows]
-        shares = [sum(lack in kind for lack in lacks) / len(rows) for kind in ((0, 1), (0,))]
-        # A text in each row may hold another separator, which the header does not hold.
-        fits.append((shares[0], shares[1]) if n_fields > 1 else (0, 0))
-    return SEPARATORS[fits.index(max(fits))] if max(fits)[0] else " "
+        shares.append(sum(len(row) == n_fields for row in rows) / len(rows) if n_fields > 1 else 0)
+    return SEPARATORS[shares.index(max(shares))] if max(shares) else " "
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:
@@ -209,20 +191,46 @@ def _typical(rows: Sequence[Sequence[str]]) -> int:
     return max(counts, key=lambda n: (counts[n], n))
 
 
-def _rows(head: str, start: int, separator: str) -> Iterator[tuple[list[str], int]]:
-    """Yield each row from a place on but comments and empty ones, with its last line."""
-    reader, above = (
-        csv.reader(io.StringIO(head[start:]), delimiter=separator),
-        head.count("\n", 0, start),
-    )
+def _rows(head: str, separator: str) -> list[tuple[list[str], int]]:
+    """Return the first rows but comments and empty ones, each with its last line."""
+    reader, rows = csv.reader(io.StringIO(head), delimiter=separator), []
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
             if any(cells) and not re.match(r"# |##|sep=.?$", cells[0]):
-                yield cells, above + reader.line_num
+                rows.append((cells, reader.line_num))
+            if len(rows) == N_ROWS:
+                break
     except csv.Error as error:
-        line = above + reader.line_num
-        raise InputError(f"line {line} cannot be read: {error}; leave out its column") from error
+        text = f"line {reader.line_num} cannot be read: {error}; leave out its column"
+        raise InputError(text) from error
+    return rows
+
+
+def _layout(
+    sample: Sequence[tuple[list[str], int]], notices: list[str]
+) -> tuple[list[str], list[list[str]], int]:
+    """Return the names of all columns, the rows below them, and the last line of the header."""
+    rows = [row for row, _ in sample]
+    n_fields = _typical(rows)
+    start = next(i for i, row in enumerate(rows) if len(row) == n_fields)
+    if start and any(map(NUMBER.fullmatch, rows[start])):
+        # R's `write.table` gives no name to the column of row names.
+        n_names = len(rows[start - 1])
+        text = TOO_LONG.format(sample[start][1], n_fields, n_names)
+        check(n_names == n_fields - 1 != 1, text)
+        start -= 1
+    if start:
+        notices.append(f"lines above the header were left out: {start}")
+    names, n_header = _header(rows[start:])
+    body = sample[start + n_header :]
+    for row, line in body:
+        check(len(row) <= n_fields, TOO_LONG.format(line, len(row), len(names)))
+    check(body, "it has a header and no rows")
+    if len(names) < n_fields:
+        is_first = any(row[n_fields - 1 :] != [""] for row, _ in body)
+        names = ["", *names] if is_first else [*names, ""]
+    return names, [row for row, _ in body], sample[start + n_header - 1][1]
 
 
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], int]:

@@ -28,7 +28,6 @@ HEADER = 2048
 """Bytes of HDF5 for an array, a group or a file, besides the values."""
 STRING = 42
 """Bytes of HDF5 for a string, besides its characters."""
-SLOTS = ("X", "obs", "var", "uns", "layers", "obsm", "varm", "obsp", "varp", "raw")
 MAX_DEPTH, MAX_COLUMNS = 50, 4000  # HDF5 has room for the names of 4,090 columns.
 
 
@@ -249,7 +248,7 @@ def size_of(part: Any) -> int:
     """
     dtype = getattr(part, "dtype", None)
     if isinstance(part, AnnData | Raw):
-        part = {name: getattr(part, name, None) for name in SLOTS}
+        part = {name: getattr(part, name, None) for name in ("X", "obs", "var", "raw", *MAPPINGS)}
     elif isinstance(part, pd.DataFrame):
         part = {"index": part.index} | dict(part.items())
     elif isinstance(dtype, pd.CategoricalDtype):

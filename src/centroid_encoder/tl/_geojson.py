@@ -13,7 +13,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tables import Column, colors_key, obs_key
 from centroid_encoder.tl import _result
@@ -149,8 +149,7 @@ def _polygons(
     for part in gen_batches(len(labels), max(1, N_PIXELS // max(labels.shape[1], 1))):
         at = np.searchsorted(ids, labels[part])
         codes[part] = np.where((known[at] == labels[part]) & (labels[part] != 0), at + 1, 0)
-    if not codes.any():
-        raise InputError(f"the labels hold none of the ids in obs[{id_key!r}]", "labels")
+    check(codes.any(), f"the labels hold none of the ids in obs[{id_key!r}]", "labels")
     return (
         (int(rows[code]), _outline(codes[box] == code + 1, [part.start for part in box]))
         for code, box in enumerate(find_objects(codes))

@@ -235,10 +235,9 @@ def _read_groups(
     adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
 ) -> Groups:
     column = categorical(adata, groupby, "groupby")
-    codes = np.where(chosen, column.codes, -1)
-    there = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(column.categories)))
-    names = column.categories[there].astype(str)
-    codes = np.append(pd.Index(there).get_indexer(np.arange(len(column.categories))), -1)[codes]
+    column[~chosen] = np.nan
+    column = column.remove_unused_categories()
+    names, codes = column.categories.astype(str), column.codes.astype(np.intp)
     text = f"obs[{groupby!r}] has cells of {len(names)} group"
     check(len(names) > 1, f"{text} here; a comparison needs two", "groupby")
     text = f"obs[{groupby!r}] has groups with no name or with the same one, such as 1 and '1'"
@@ -391,10 +390,10 @@ def _is_log1p(adata: AnnData, values: Values, codes: Codes, means: Doubles) -> b
 
     They may be counts, or may have been scaled since; `means` are those of the groups.
     """
-    largest, is_whole = np.nanmax(np.abs(means), initial=0), looks_whole(values.X)
     if values.where not in ("X", "raw.X") or "log1p" not in adata.uns:
         return False
-    if (means < 0).any() or largest > LARGEST or is_whole:
+    largest = np.nanmax(np.abs(means), initial=0)
+    if (means < 0).any() or largest > LARGEST or looks_whole(values.X):
         return False
     features = pd.Index(values.names)
     if not {"mean", "std"} <= set(adata.var) or not features.isin(adata.var_names).all():
@@ -443,20 +442,18 @@ def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, NDArray[np
     sums, n = sums.reshape(shape), n.reshape(shape) + n_cells[:, :, None]
     p, few = np.full((len(ranked), X.shape[1]), np.nan), np.zeros(len(ranked), dtype=bool)
     for i, j in enumerate(ranked):
-        is_own = np.arange(n_groups) == j
-        is_other = ~is_own if against is None else np.arange(n_groups) == against
-        means, there = [], []
-        for side in (is_own, is_other):
-            there.append(n_cells[side].sum(axis=0) >= LEAST_CELLS)
-            with np.errstate(invalid="ignore"):
-                means.append(sums[side].sum(axis=0) / n[side].sum(axis=0))
-        both = there[0] & there[1]
+        own = np.arange(n_groups) == j
+        sides = [own, ~own if against is None else np.arange(n_groups) == against]
+        one, other = (n_cells[side].sum(axis=0) >= LEAST_CELLS for side in sides)
+        with np.errstate(invalid="ignore"):
+            first, second = (sums[side].sum(axis=0) / n[side].sum(axis=0) for side in sides)
+        both = one & other
         # The means of a donor on both sides are not independent.
-        alone = [one & ~both for one in there]
+        one, other = one & ~both, other & ~both
         if both.sum() >= LEAST_UNITS:
-            p[i] = _t_test(means[0][both], means[1][both], paired=True)
-        elif min(one.sum() for one in alone) >= LEAST_UNITS:
-            p[i] = _t_test(means[0][alone[0]], means[1][alone[1]], paired=False)
+            p[i] = _t_test(first[both], second[both], paired=True)
+        elif min(one.sum(), other.sum()) >= LEAST_UNITS:
+            p[i] = _t_test(first[one], second[other], paired=False)
         else:
             few[i] = True
     return p, few
