@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skimage.draw import polygon2mask
 
 import centroid_encoder as ce
+from centroid_encoder.tables import frame_to_anndata
 
 
 @pytest.fixture
@@ -96,6 +97,23 @@ def test_without_labels_cells_are_points(cells: ad.AnnData, tmp_path: Path) -> N
     for name, center in zip(cells.obs_names, cells.obsm["spatial"], strict=True):
         assert found[name]["geometry"] == {"type": "Point", "coordinates": center.tolist()}
         assert found[name]["properties"]["classification"]["name"] == "labels"
+
+
+@pytest.mark.parametrize("names", [("Centroid X", "Centroid Y"), ("Xc", "Yc"), ("col", "row")])
+def test_cells_are_points_at_columns_whose_role_is_position(
+    cells: ad.AnnData, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    places = pd.DataFrame(cells.obsm["spatial"], columns=list(names))
+    frame = places.assign(DAPI=np.linspace(0, 1, len(places)))[[names[1], "DAPI", names[0]]]
+    table = frame_to_anndata(frame, dict.fromkeys(names, "position"))
+    table.obs = table.obs.join(cells.obs.filter(like="ce_").set_axis(table.obs_names))
+    table.uns |= {name: value for name, value in cells.uns.items() if name.startswith("ce")}
+    found = written(table, None, tmp_path / "cells.geojson")
+    for name, center in zip(table.obs_names, cells.obsm["spatial"], strict=True):
+        assert found[name]["geometry"]["coordinates"] == center.tolist()
+    del table.obs[names[0]]
+    with pytest.raises(ValueError, match="no positions were found"):
+        ce.tl.write_geojson(table, None, tmp_path / "cells.geojson")
 
 
 def test_wrong_input_is_an_error_and_the_old_file_stays(

@@ -141,9 +141,12 @@ def _is_measure(name: str) -> bool:
     return not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
 
 
-def axis(name: object) -> str | None:
-    """Return the axis of a column of positions: x, y, z or a number; None for other columns."""
-    return next((own for own, _, sureness in _axes(words(name)) if sureness), None)
+def axis(name: object, *, in_doubt: bool = False) -> str | None:
+    """Return the axis of a column of positions: x, y, z or a number; None for other columns.
+
+    With `in_doubt`, a name that has an axis is enough.
+    """
+    return next((own for own, _, sureness in _axes(words(name)) if sureness or in_doubt), None)
 
 
 def _axes(parts: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:

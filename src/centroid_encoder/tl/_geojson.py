@@ -17,7 +17,8 @@ from centroid_encoder.errors import check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tables import Column, colors_key, obs_key
 from centroid_encoder.tl import _result
-from centroid_encoder.tl._check import entry_of, obs_column
+from centroid_encoder.tl._check import obs_column
+from centroid_encoder.tl._positions import positions
 
 N_PIXELS = 2**24
 """Pixels that are compared with the ids at once."""
@@ -44,8 +45,8 @@ def write_geojson(
         Annotated data after `centroid_encoder` or `ingest`, of the cells of one image.
     labels
         Label image, (height, width), whose pixels hold the ids of the cells; 0 is the background.
-        None: cells are points at the first two columns, x and y, of ``adata.obsm["spatial"]``, in
-        pixels.
+        None: cells are points at their positions in pixels: x and y are the first two columns of
+        ``adata.obsm["spatial"]``, or else columns of positions in ``adata.obs``.
     path
         The ``.geojson`` file to write. A file with this name is replaced at the end.
     label_key
@@ -116,7 +117,11 @@ def _styles(adata: AnnData, label_key: str, categories: pd.Index) -> list[dict[s
 
 def _points(adata: AnnData) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the row of each cell, and its center."""
-    centers = np.asarray(entry_of(adata.obsm, "spatial", "obsm", "labels"), np.float64)[:, :2]
+    found = positions(adata)
+    text = "no positions were found in adata.obsm['spatial'] or columns of adata.obs; pass labels"
+    check(found is not None, text, "labels")
+    assert found is not None
+    centers = found[1][:, :-3:-1]
     for row in np.flatnonzero(np.isfinite(centers).all(axis=1)).tolist():
         yield row, {"type": "Point", "coordinates": centers[row].tolist()}
 
