@@ -102,19 +102,18 @@ class Plane:
 
     def draw(self, ax: Any) -> None:
         """Draw the regions beneath all else, without a change of the limits of the axes."""
-        style: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.6", "linewidth": 0.4}
-        beneath = {"rasterized": self._image is not None, "zorder": 0.6}
-        if self._image is not None:
+        is_soft = self._image is not None
+        if is_soft:
             look = {"origin": "lower", "interpolation": "bilinear", "alpha": REGION_ALPHA}
             look |= {"extent": self.limits.T.ravel(), "aspect": ax.get_aspect()}
             ax.imshow(self._image, rasterized=True, zorder=0.5, **look)
+        # Borders of filled regions have the colour of the page, which can be light or dark.
+        edge, width = ("0.6", 0.4) if is_soft else (ax.get_facecolor(), 1)
+        style = {"edgecolor": edge, "linewidth": width, "rasterized": is_soft, "zorder": 0.6}
         for path, color in zip(self.paths, self.of_class.values(), strict=False):
             if len(path):
-                if self._image is None:
-                    # Borders have the colour of the page, which can be light or dark.
-                    style = {"facecolor": to_rgba(color, REGION_ALPHA), "linewidth": 1}
-                    style["edgecolor"] = ax.get_facecolor()
-                ax.add_patch(PathPatch(path, **style, **beneath))
+                face = "none" if is_soft else to_rgba(color, REGION_ALPHA)
+                ax.add_patch(PathPatch(path, facecolor=face, **style))
 
     def values(self, name: str | None, **variable: Any) -> Values:
         """Return the classes of the cells, or a column or variable as `read_values` does.
