@@ -180,6 +180,11 @@ class Cells(Values):
         return self.codes[self.kept]
 
     @property
+    def kept_groups(self) -> NDArray[np.intp] | None:
+        """(n_kept,) `groups` of the rows of X."""
+        return None if self.groups is None else self.groups[self.kept]
+
+    @property
     def class_labels(self) -> NDArray[Any]:
         """(M,) `classes` as an array of strings, integers or booleans."""
         return np.asarray(self.classes.tolist())

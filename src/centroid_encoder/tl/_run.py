@@ -20,7 +20,7 @@ from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tables import colors_key, plain_key
+from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
 from centroid_encoder.tl._check import check_key, check_read, logger, near_matches
 from centroid_encoder.tl._result import color_predictions, label_categories
 
@@ -70,6 +70,16 @@ def check_stop(callback: Callback, step: Report | Progress | None) -> None:
     """Call a callback, and raise StoppedTooEarly if it returns True."""
     if callback(step):
         raise StoppedTooEarly
+
+
+def count_epochs(callback: Callback, i: int, n: int, report: Report | None) -> bool:
+    """Call a callback with the number of epochs of all `n` trainings, in training `i`."""
+    step = None
+    if report is not None and report.epoch:
+        n_done, n_total = i * report.n_steps + report.step, n * report.n_steps
+        step = Progress(n_done, n_total, "epoch")
+    check_stop(callback, step)
+    return False
 
 
 @dataclass(eq=False)
@@ -164,6 +174,16 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
 
     tool.__dict__.update(job=prepare, __signature__=signature)
     return cast("Tool[P, J]", tool)
+
+
+def results_of(
+    key: str, entry: Any, columns: Mapping[Column, Any], embedding: Any, probabilities: Any
+) -> dict[str, dict[str, Any]]:
+    """Return the results under a key; a cross-validation has no embedding."""
+    obs = {obs_key(key, name): values for name, values in columns.items()}
+    obsm = {} if embedding is None else {embedding_key(key): embedding}
+    obsm[obs_key(key, "probabilities")] = probabilities
+    return {"obs": obs, "obsm": obsm, "uns": {key: entry}}
 
 
 def warn_user(notice: str) -> None:
