@@ -326,7 +326,6 @@ class Training(_run.Job):
         super().__post_init__()
         cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._groups = cells.kept_groups
         if self._params["missing"] == "mean":
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
@@ -354,7 +353,7 @@ class Training(_run.Job):
                 np.where(self.train[self.kept], cells.kept_codes, -1),
                 cells.class_labels,
                 feature_names=None if cells.names is None else cells.names.astype(str),
-                groups=self._groups,
+                groups=cells.kept_groups,
                 novelty=True,
                 callback=callback,
             )
@@ -412,9 +411,8 @@ class Training(_run.Job):
             "level": None,  # of an earlier `tl.ingest`
             "confidence": cells.spread(confidence),
             "novelty": cells.spread(fit.novelty()),
-            "map": pd.Categorical([stored.id] * len(split_of)),
         }
-        return _run.results_of(self.key, stored.to_uns(), columns, cells.spread(embedding), of_all)
+        return _run.results_of(self.key, stored, columns, cells.spread(embedding), of_all)
 
     def _check(self, fit: Fit) -> None:
         """Add notices if there is no calibration, and on groups that are too large, or too few."""
@@ -442,7 +440,7 @@ class Training(_run.Job):
         was not trained on them. With groups, this network has seen no cell of their group either:
         then all of them have a part, with whole groups. Otherwise the part of training cells is −1.
         """
-        held_out, unseen, groups = np.flatnonzero(is_held_out), fit.unseen, self._groups
+        held_out, unseen, groups = np.flatnonzero(is_held_out), fit.unseen, self._cells.kept_groups
         several = fit.division.n_networks > 1
         if groups is not None and several and len(np.unique(groups[fit.division.train])) > 1:
             rows = np.union1d(held_out, unseen)
@@ -469,10 +467,10 @@ class Training(_run.Job):
         The (n_kept, …) arrays hold a row for each cell. `by_group` has the rows of all cells that
         were judged by networks that have seen no cell of their group, and their parts, if any were.
         """
-        codes, n_classes = self._cells.kept_codes, len(self.classes)
+        codes, groups = self._cells.kept_codes, self._cells.kept_groups
         is_judged, trained = ~fit.division.unjudged, fit.trained
         judged_classes = np.unique(codes[is_judged & (split < 2)])
-        names = [str(name) for name in self.classes]
+        names, n_classes = [str(name) for name in self.classes], len(self.classes)
         quality, tables = dict[str, Any](), [pd.DataFrame({"class": names})]
         for name, rows in {
             _result.TRAIN: trained,
@@ -492,7 +490,7 @@ class Training(_run.Job):
                 wrong.loc[of_part, "knn"] = nearest != codes[of_part]
             rows = rows[is_judged[rows]]
             wrong, own = wrong.loc[rows], codes[rows]
-            units = None if self._groups is None else self._groups[rows]
+            units = None if groups is None else groups[rows]
             quality[name], of_class = evaluate(wrong, own, n_classes, units)
             if name in (_result.TEST, _result.BY_GROUP):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()

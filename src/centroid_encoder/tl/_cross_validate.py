@@ -356,12 +356,12 @@ class CrossValidation(_run.Job):
 
     def _collected(
         self, trained: Iterable[Trained]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64], list[pd.DataFrame], pd.DataFrame, Any]:
+    ) -> tuple[Floats, Floats, dict[Place, pd.DataFrame], dict[Place, pd.Series]]:
         """Return what trainings in any order have found.
 
         That is the (3, n, M) probabilities of all cells after and before calibration, and with
-        class weights, for unlabeled cells means over the folds; (n, M) linear ones; whether rules
-        err, and errors, in each fold; and the result of the permutation test.
+        class weights, for unlabeled cells means over the folds; (n, M) linear ones; and, of each
+        fold, whether rules err, and the probabilities of the own classes.
         """
         codes, shape = self._codes, (len(self._codes), len(self._cells.classes))
         totals, linear = np.zeros((3, *shape), dtype=np.float32), np.zeros(shape)
@@ -381,14 +381,8 @@ class CrossValidation(_run.Job):
                 for total, one in zip(totals, (calibration, before, Calibration()), strict=True):
                     total[at] += share[:, None] * one.probabilities(distances)
         totals /= np.maximum(n_judged, 1)[:, None]
-        places = [place for place in self.places if place in wrong]
-        errors = pd.DataFrame(
-            {"repeat": place[1], "fold": place[2]}
-            | error_rates(wrong[place], codes[wrong[place].index])
-            for place in places
-        )
-        test = self._permutation_test(own)
-        return totals, linear, [wrong[place] for place in places], errors, test
+        wrong = {place: wrong[place] for place in self.places if place in wrong}
+        return totals, linear, wrong, own
 
     def _permutation_test(self, own: Mapping[Place, pd.Series]) -> dict[str, Any] | None:
         """Compare the probabilities of the own classes with those after shuffles of the labels."""
@@ -405,11 +399,15 @@ class CrossValidation(_run.Job):
 
     def _results_of(self, trained: Iterable[Trained]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        totals, linear, wrong_in, errors, test = self._collected(trained)
+        totals, linear, wrong_in, own_in = self._collected(trained)
+        errors = pd.DataFrame(
+            {"repeat": repeat, "fold": fold} | error_rates(of_fold, codes[of_fold.index])
+            for (_, repeat, fold), of_fold in wrong_in.items()
+        )
         probabilities, predicted = totals[0], totals[2].argmax(axis=1)
         confidence, uncalibrated = (p[np.arange(len(codes)), predicted] for p in totals[:2])
         # The errors of one map: means over the repeats.
-        wrong = pd.concat(wrong_in).astype(float).groupby(level=0).mean()
+        wrong = pd.concat(wrong_in.values()).astype(float).groupby(level=0).mean()
         at = wrong.index.to_numpy()
         own, is_unjudged = codes[at], codes >= 0
         is_unjudged[at] = False
@@ -438,7 +436,7 @@ class CrossValidation(_run.Job):
             warnings=np.array(self.doubts, dtype=str),
             model=self.model,
             reason=reason,
-            permutation=test,
+            permutation=self._permutation_test(own_in),
             levels=self._levels(probabilities, predicted, at, units),
             id=_result.id_of({"predicted": predicted, "confidence": confidence}),
         )
@@ -451,11 +449,10 @@ class CrossValidation(_run.Job):
             "judged": cells.labels_of(label),
             "suspect": cells.labels_of(suspect),
             "doubt": cells.spread(doubt),
-            "map": pd.Categorical([stored.id] * len(cells.kept)),
         }
         probabilities[is_unjudged] = np.nan
         of_all = cells.spread(probabilities) if self._probabilities else None
-        return _run.results_of(cv_key(self.key), stored.to_uns(), columns, None, of_all)
+        return _run.results_of(cv_key(self.key), stored, columns, None, of_all)
 
     def _levels(
         self, probabilities: Floats, predicted: Codes, at: Codes, units: Codes | None

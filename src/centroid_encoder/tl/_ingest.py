@@ -461,10 +461,9 @@ class Ingestion(Job):
             "confidence": confidence,
             "novelty": novelty,
             "split": pd.Categorical([_result.QUERY] * len(label)),
-            "map": pd.Categorical([stored.id] * len(label)),
         }
         places, of_all = places.copy(), of_classes.copy() if self._probabilities else None
-        results = results_of(key, stored.to_uns(), columns, places, of_all)
+        results = results_of(key, stored, columns, places, of_all)
         results["uns"][colors_key(obs_key(key, "label"))] = colors
         return results
 

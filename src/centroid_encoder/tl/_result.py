@@ -263,8 +263,8 @@ def panel_of(adata: AnnData, names: NDArray[np.object_]) -> tuple[StoredPanel, i
     """Return the stored panels and the size of the panel with these features, if there is one."""
     size = len(names)
     for panel in filter(None, (StoredPanel.read(adata, str(key)) for key in adata.uns)):
-        is_in = panel.features["rank"].reindex(names).between(1, size)
-        if size in panel.sizes and is_in.all():
+        rank = panel.features["rank"]
+        if size in panel.sizes and rank.reindex(names).between(1, size).all():
             return panel, size
     return None
 
@@ -482,8 +482,7 @@ def read_map(adata: AnnData, key: str) -> StoredMap:
 
 def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     """Return a column of ``obs``; raise a KeyError that calls it `what` if it is missing."""
-    if column not in adata.obs:
-        raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
+    check(column in adata.obs, f"obs[{column!r}], {what}, is gone", kind=MissingKeyError)
     return adata.obs[column]
 
 

@@ -22,7 +22,7 @@ from centroid_encoder.errors import InputTypeError, check, check_name, issue_war
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
 from centroid_encoder.tl._check import check_key, check_read, logger, near_matches
-from centroid_encoder.tl._result import color_predictions, label_categories
+from centroid_encoder.tl._result import Stored, color_predictions, label_categories
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -177,13 +177,14 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
 
 
 def results_of(
-    key: str, entry: Any, columns: Mapping[Column, Any], embedding: Any, probabilities: Any
+    key: str, stored: Stored, columns: Mapping[Column, Any], embedding: Any, probabilities: Any
 ) -> dict[str, dict[str, Any]]:
     """Return the results under a key; a cross-validation has no embedding."""
     obs = {obs_key(key, name): values for name, values in columns.items()}
+    obs[obs_key(key, "map")] = pd.Categorical([stored.id] * len(columns["label"]))
     obsm = {} if embedding is None else {embedding_key(key): embedding}
     obsm[obs_key(key, "probabilities")] = probabilities
-    return {"obs": obs, "obsm": obsm, "uns": {key: entry}}
+    return {"obs": obs, "obsm": obsm, "uns": {key: stored.to_uns()}}
 
 
 def warn_user(notice: str) -> None:
@@ -275,9 +276,8 @@ def configured(
 ) -> CentroidEncoder:
     """Return an unfitted copy of the estimator with those of the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
-    if not isinstance(model, CentroidEncoder | None):
-        text = f"model must be a CentroidEncoder; got {type(model).__name__}"
-        raise InputTypeError(text, parameter="model")
+    text = f"model must be a CentroidEncoder; got {type(model).__name__}"
+    check(isinstance(model, CentroidEncoder | None), text, "model", InputTypeError)
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
     given = {**settings, "max_samples": max_cells}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})

@@ -258,11 +258,11 @@ def panel_summary(panel: _result.StoredPanel) -> list[str]:
 
 def panel_words(errors: Mapping[str, float]) -> str:
     """Return a warning for a map on a feature panel; `errors` are those of `panel_errors`."""
-    text = "the held-out cells took part in the choice of the features, a feature panel, so that "
-    text += "their error is too small"
-    if np.isnan(errors["panel_error"]):
-        return text
-    return f"{text}; the cross-validated error of such panels is {_error(errors, 'panel_error')}"
+    error = f"; the cross-validated error of such panels is {_error(errors, 'panel_error')}"
+    return (
+        "the held-out cells took part in the choice of the features, a feature panel, so that "
+        f"their error is too small{'' if np.isnan(errors['panel_error']) else error}"
+    )
 
 
 def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
