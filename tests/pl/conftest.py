@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation, StoredPanel
+from centroid_encoder.tl._result import StoredCrossValidation, StoredPanel
 
 
 @pytest.fixture
@@ -50,15 +50,16 @@ def validate() -> Callable[..., ad.AnnData]:
         of_class |= {"n_predicted": confusion.sum(axis=0), "confidence": 0.5, "right": 0.5}
         of_class |= {"right_low": 0.0, "right_high": 1.0}
         adata.uns["ce_cv"] = StoredCrossValidation(
-            {"label_key": "cell_type", "n_folds": 5},
-            classes,
+            params={"label_key": "cell_type", "n_folds": 5},
+            classes=classes,
             confusion=confusion,
             quality={"n": int(n.sum()), **errors, **calibration},
             per_class=pd.DataFrame({"class": list(classes), "n": n, **of_class}),
             errors=pd.DataFrame({"fold": range(5), "voronoi_error": error}),
-            warnings=("Class 'a' has 3 cells.", "Donor 2 is alone."),
-            permutation=PermutationTest(0.95, shuffled, 0.01),
+            warnings=np.array(["Class 'a' has 3 cells.", "Donor 2 is alone."]),
+            permutation={"observed": 0.95, "shuffled": shuffled, "p_value": 0.01},
             model="{}",
+            reason="",
         ).to_uns()
         if "ce" in adata.uns:
             adata.uns["ce"]["quality"]["test"] |= calibration

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.tl._evaluation import seed_of
 from centroid_encoder.tl._run import Progress
 
 
@@ -79,7 +80,7 @@ def test_a_fold_is_predicted_by_a_map_of_the_other_folds(cells, squeezed):
     run.write(cells)
     for i in range(3):
         rest, fold = folds != i, folds == i
-        model = clone(squeezed).set_params(random_state=run.seed_of(0, 0, i))
+        model = clone(squeezed).set_params(random_state=seed_of(run.seed, 0, 0, i))
         model.fit(cells.X[rest], codes[rest])
         assert_array_equal(model.predict(cells.X[fold]), cells.obs["ce_cv_label"].cat.codes[fold])
         row = cells.uns["ce_cv"]["errors"].iloc[i]

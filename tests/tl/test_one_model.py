@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._evaluation import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation
 from centroid_encoder.tl._summary import summary
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
-from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._evaluation import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation, read_result
 
 NAMES = ["b", "a", "c"]

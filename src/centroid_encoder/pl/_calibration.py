@@ -16,7 +16,7 @@ from centroid_encoder.core.quality import share_intervals
 from centroid_encoder.errors import check
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._evaluation import read_held_out
 from centroid_encoder.tl._result import stored_column
 from centroid_encoder.tl._summary import range_words
 

@@ -22,7 +22,7 @@ from centroid_encoder.pl._legend import FEWER_LETTERS, color_bar, shortened
 from centroid_encoder.tables import cv_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._check import check_choice
-from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._evaluation import read_held_out
 
 Order = Literal["similar", "category"]
 

@@ -48,18 +48,18 @@ def permutation_test(
         text = f"no permutation test for {key!r}; run ce.tl.cross_validate(adata,"
         raise MissingKeyError(f"{text} {labels}, n_permutations=99)", "key")
     own_cells(adata, cv_key(key), stored)  # It warns of others.
-    test = stored.permutation
+    shuffled, observed = stored.permutation["shuffled"], stored.permutation["observed"]
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
     # Bins of the whole range, because the probabilities of shuffled labels are nearly equal.
-    bins = np.histogram_bin_edges([*test.shuffled, test.observed], 40)
-    number, _, _ = target.hist(test.shuffled, bins, color="0.6", label="with shuffled labels")
-    label = f"observed: {test.observed:.2f}"
-    target.axvline(test.observed, color="C0", linewidth=2, label=label)
+    bins = np.histogram_bin_edges([*shuffled, observed], 40)
+    number, _, _ = target.hist(shuffled, bins, color="0.6", label="with shuffled labels")
+    label = f"observed: {observed:.2f}"
+    target.axvline(observed, color="C0", linewidth=2, label=label)
     # Room for the legend above the bars.
     target.set_ylim(0, 1.35 * max(number))
     target.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     target.set_axisbelow(True)
     target.set(xlabel="mean out-of-fold probability of the own class", ylabel="permutations")
     target.legend(fontsize="small", loc="best")
-    write_title(target, title, permutation_words(test))
+    write_title(target, title, permutation_words(stored.permutation))
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

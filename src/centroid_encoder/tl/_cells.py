@@ -180,6 +180,11 @@ class Cells(Values):
         return self.codes[self.kept]
 
     @property
+    def kept_groups(self) -> NDArray[np.intp] | None:
+        """(n_kept,) `groups` of the rows of X."""
+        return None if self.groups is None else self.groups[self.kept]
+
+    @property
     def class_labels(self) -> NDArray[Any]:
         """(M,) `classes` as an array of strings, integers or booleans."""
         return np.asarray(self.classes.tolist())
@@ -336,14 +341,12 @@ def _read_groups(
 def _check_varied(X: Matrix | Lazy, where: str) -> None:
     """Raise an InputError if all rows are the same."""
     first = dense(X[:1])
-    for start in range(0, X.shape[0], 64):
-        if (dense(X[start : start + 64]) != first).any():
-            return
-    raise InputError(
+    parts = (dense(X[start : start + 64]) for start in range(0, X.shape[0], 64))
+    text = (
         f"{where} has the same values in all cells, so that there is nothing to learn from; the "
-        "values may be in another layer, in obsm (use_rep) or in raw (use_raw)",
-        parameter="layer",
+        "values may be in another layer, in obsm (use_rep) or in raw (use_raw)"
     )
+    check(any((part != first).any() for part in parts), text, "layer")
 
 
 def _no_measurements(
@@ -500,8 +503,8 @@ def _lacking(
     if not len(absent):
         return []
     share = len(absent) / used.sum()
-    text = f"{values.where} lacks {len(absent)} of the {used.sum()} features that the map uses"
-    text += f": {listed(absent)}"
+    text = f"{values.where} lacks {len(absent)} of the {used.sum()} features that the map uses: "
+    text += listed(absent)
     example = f"It has features like {pd.Index(values.names)[0]!r}"
     check((index >= 0).any(), f"{text}. {example}: are these names of another kind?")
     check(share < 1, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -28,13 +27,14 @@ from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_ho
 from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
-from centroid_encoder.tables import embedding_key, obs_key
+from centroid_encoder.tables import Column, obs_key
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
 from centroid_encoder.tl._check import as_booleans, listed, logger, obs_column
 from centroid_encoder.tl._evaluation import (
     Codes,
     Floats,
+    count_unjudged,
     errors_by_rule,
     evaluate,
     evaluate_confidence,
@@ -249,27 +249,29 @@ def centroid_encoder(
     _run.check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
-        if split_key is not None and value is not None:
-            raise InputError(f"{name} has no effect with split_key: the split is given", name)
+        fits = split_key is None or value is None
+        check(fits, f"{name} has no effect with split_key: the split is given", name)
     test_size = TEST_SIZE if test_size is None and split_key is None else test_size or 0.0
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     several = estimator.placement != "bottleneck" and estimator.n_networks != 1
-    if not (test_size or several) and group_key is not None:
-        name = "placement" if estimator.placement == "bottleneck" else "n_networks"
-        others = f"test_size=0 and {name}={getattr(estimator, name)!r}"
-        raise InputError(f"group_key={group_key!r} has no effect with {others}", "group_key")
+    name = "placement" if estimator.placement == "bottleneck" else "n_networks"
+    others = f"test_size=0 and {name}={getattr(estimator, name)!r}"
+    check(
+        test_size or several or group_key is None,
+        f"group_key={group_key!r} has no effect with {others}",
+        "group_key",
+    )
     text = "random_state has no effect with test_size=0 and a model that has its own seed"
-    fits = test_size or estimator.random_state is None or random_state == 0
-    check(fits, text, "random_state")
+    has_effect = test_size or estimator.random_state is None or random_state == 0
+    check(has_effect, text, "random_state")
     labels = label_key, unlabeled_category, missing, group_key, random_state
     cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels, by_parts=True)
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
     params = {**cells.params, "test_size": float(test_size)}
-    if split_key is not None:
-        params["split_key"] = split_key
+    params |= {} if split_key is None else {"split_key": split_key}
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
     notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
@@ -288,9 +290,9 @@ def _split(
     if split_key is not None:
         column = obs_column(adata, split_key, "split_key")
         found = as_booleans(column, {_result.TRAIN: 0, _result.TEST: 1})
-        if (wrong := column[found == -1]).size:
+        for value in column[found == -1][:1]:
             text = f"obs[{split_key!r}] must hold True (held out) and False, or 'test' and 'train'"
-            raise InputError(f"{text}; got {wrong.iloc[0]!r}", parameter="split_key")
+            raise InputError(f"{text}; got {value!r}", "split_key")
         held_out, labeled = labeled & (found == 1).to_numpy(), labeled & found.notna().to_numpy()
         text = f"obs[{split_key!r}] holds out no cell with a label; pass test_size=0 alone"
         check(held_out.any(), text, "split_key")
@@ -317,14 +319,13 @@ class Training(_run.Job):
     _params: dict[str, Any]
     _panel: dict[str, float]
     """Result of `panel_errors`."""
-    _probabilities: bool = False
+    _probabilities: bool
     """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._groups = None if cells.groups is None else cells.groups[self.kept]
         if self._params["missing"] == "mean":
             self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
@@ -345,23 +346,24 @@ class Training(_run.Job):
         return n_repeated(self._cells.X, *(place[x] for x in read))
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
+        cells = self._cells
         with one_thread():
-            return self._trained(callback)
+            fit = self._estimator.fit_codes(
+                cells.X,
+                np.where(self.train[self.kept], cells.kept_codes, -1),
+                cells.class_labels,
+                feature_names=None if cells.names is None else cells.names.astype(str),
+                groups=cells.kept_groups,
+                novelty=True,
+                callback=callback,
+            )
+            self.notices += [str(text) for text, _ in fit.outcome.notices]
+            return self._results_of(fit)
 
-    def _trained(self, callback: _run.Callback) -> _run.Results:
-        cells, codes = self._cells, self._cells.kept_codes
-        is_held_out = self.held_out[self.kept]
-        fit = self._estimator.fit_codes(
-            cells.X,
-            np.where(self.train[self.kept], codes, -1),
-            cells.class_labels,
-            feature_names=None if cells.names is None else cells.names.astype(str),
-            groups=self._groups,
-            novelty=True,
-            callback=callback,
-        )
-        self.notices += [str(text) for text, _ in fit.outcome.notices]
-        n, offsets = len(codes), fit.map.calibration.offsets
+    def _results_of(self, fit: Fit) -> _run.Results:
+        cells, codes, unjudged = self._cells, self._cells.kept_codes, fit.division.unjudged
+        is_held_out, n = self.held_out[self.kept], len(codes)
+        offsets = fit.map.calibration.offsets
         rows, parts = self._judged_parts(fit, is_held_out)
         places, distances = judged(fit, rows)
         weights = np.where(is_held_out[rows], HELD_OUT_WEIGHT, 1.0)
@@ -382,45 +384,35 @@ class Training(_run.Job):
             values[scored] = found[is_scored, nearest]
         if of_all is not None:
             of_all = of_all[order]
-            of_all[scored], of_all[fit.division.unjudged] = after[is_scored], np.nan
+            of_all[scored], of_all[unjudged] = after[is_scored], np.nan
+            of_all = cells.spread(of_all)
         split = np.where(is_held_out, 1, np.where(codes < 0, 2, 3))
         split[fit.trained] = 0
         of_groups = np.full(len(scored), len(scored) > is_held_out.sum())
         by_group = scored[of_groups], parts[is_scored][of_groups]
-        quality = self._quality(
-            fit, split, by_group, embedding, predicted, confidence, uncalibrated
-        )
-        predicted[fit.division.unjudged], confidence[fit.division.unjudged] = -1, np.nan
-        of_cells = np.full(len(self.kept), -1)
-        of_cells[self.kept] = split
-        key, stored = self.key, self._stored(fit, quality)
-        return {
-            "obs": {
-                obs_key(key, "split"): pd.Categorical.from_codes(of_cells, _result.SPLITS),
-                obs_key(key, "label"): cells.labels_of(predicted),
-                obs_key(key, "level"): None,  # of an earlier `tl.ingest`
-                obs_key(key, "confidence"): cells.spread(confidence),
-                obs_key(key, "novelty"): cells.spread(fit.novelty()),
-                obs_key(key, "map"): pd.Categorical([stored.id] * len(of_cells)),
-            },
-            "obsm": {
-                embedding_key(key): cells.spread(embedding),
-                obs_key(key, "probabilities"): None if of_all is None else cells.spread(of_all),
-            },
-            "uns": {key: stored.to_uns()},
-        }
-
-    def _stored(self, fit: Fit, quality: Mapping[str, Any]) -> _result.StoredMap:
+        of_cells = embedding, predicted, confidence, uncalibrated
+        quality = self._quality(fit, split, by_group, *of_cells)
         config, arrays = self._estimator.to_state()
-        return _result.StoredMap(
-            params=self._params,
-            classes=self.classes,
-            centers=fit.map.centers,
+        stored = _result.StoredMap(
+            self._params,
+            self.classes,
+            fit.map.centers,
             history=pd.DataFrame(self._estimator.history_),
             quality=quality,
             model={"config": json.dumps(config), "arrays": arrays},
             id=_result.id_of(arrays),
         )
+        predicted[unjudged], confidence[unjudged] = -1, np.nan
+        split_of = np.full(len(self.kept), -1)
+        split_of[self.kept] = split
+        columns: dict[Column, Any] = {
+            "split": pd.Categorical.from_codes(split_of, _result.SPLITS),
+            "label": cells.labels_of(predicted),
+            "level": None,  # of an earlier `tl.ingest`
+            "confidence": cells.spread(confidence),
+            "novelty": cells.spread(fit.novelty()),
+        }
+        return _run.results_of(self.key, stored, columns, cells.spread(embedding), of_all)
 
     def _check(self, fit: Fit) -> None:
         """Add notices if there is no calibration, and on groups that are too large, or too few."""
@@ -436,10 +428,10 @@ class Training(_run.Job):
             self.notices.append(crowded_text(f"{name} {str(cells.group_names[group])!r}", share))
         n_groups = len(np.unique(cells.groups[self.train]))
         if n_groups < ROUGH:
-            text = f"fewer than {ROUGH} values of {name!r} have training cells"
-            text = f"{text} ({n_groups}): the novelty of cells of others is rough"
             alone = ", and each network has seen one value only, so that their labels are, too"
-            self.notices.append(text + alone * (n_groups == 2 and fit.division.n_networks > 1))
+            alone *= n_groups == 2 and fit.division.n_networks > 1
+            text = f"fewer than {ROUGH} values of {name!r} have training cells ({n_groups})"
+            self.notices.append(f"{text}: the novelty of cells of others is rough{alone}")
 
     def _judged_parts(self, fit: Fit, is_held_out: NDArray[np.bool_]) -> tuple[Codes, Codes]:
         """Return rows by which the map is calibrated, and their parts for cross-fitting.
@@ -448,7 +440,7 @@ class Training(_run.Job):
         was not trained on them. With groups, this network has seen no cell of their group either:
         then all of them have a part, with whole groups. Otherwise the part of training cells is −1.
         """
-        held_out, unseen, groups = np.flatnonzero(is_held_out), fit.unseen, self._groups
+        held_out, unseen, groups = np.flatnonzero(is_held_out), fit.unseen, self._cells.kept_groups
         several = fit.division.n_networks > 1
         if groups is not None and several and len(np.unique(groups[fit.division.train])) > 1:
             rows = np.union1d(held_out, unseen)
@@ -475,23 +467,21 @@ class Training(_run.Job):
         The (n_kept, …) arrays hold a row for each cell. `by_group` has the rows of all cells that
         were judged by networks that have seen no cell of their group, and their parts, if any were.
         """
-        codes, n_classes = self._cells.kept_codes, len(self.classes)
-        quality: dict[str, Any] = {}
-        parts = [pd.DataFrame({"class": [str(name) for name in self.classes]})]
+        codes, groups = self._cells.kept_codes, self._cells.kept_groups
         is_judged, trained = ~fit.division.unjudged, fit.trained
         judged_classes = np.unique(codes[is_judged & (split < 2)])
-        cells = {
+        names, n_classes = [str(name) for name in self.classes], len(self.classes)
+        quality, tables = dict[str, Any](), [pd.DataFrame({"class": names})]
+        for name, rows in {
             _result.TRAIN: trained,
             _result.TEST: np.flatnonzero(split == 1),
             _result.UNUSED: np.flatnonzero(split == 3),
-        }
-        if not len(cells[_result.UNUSED]):
-            del cells[_result.UNUSED]
-        if len(by_group[0]):
-            cells[_result.BY_GROUP] = by_group[0]
-        for name, rows in cells.items():
-            found = embedding[rows], predicted[rows], (trained, embedding[trained])
-            wrong = errors_by_rule(fit, codes, rows, *found, judged_classes)
+            _result.BY_GROUP: by_group[0],
+        }.items():
+            if name in (_result.UNUSED, _result.BY_GROUP) and not len(rows):
+                continue
+            found = embedding[rows], predicted[rows], embedding[trained], judged_classes
+            wrong = errors_by_rule(fit, codes, rows, *found)
             for part in range(N_PARTS) if name == _result.BY_GROUP else ():
                 # Neighbours of the same group do not count.
                 of_part = rows[by_group[1] == part]
@@ -500,38 +490,39 @@ class Training(_run.Job):
                 wrong.loc[of_part, "knn"] = nearest != codes[of_part]
             rows = rows[is_judged[rows]]
             wrong, own = wrong.loc[rows], codes[rows]
-            units = None if self._groups is None else self._groups[rows]
+            units = None if groups is None else groups[rows]
             quality[name], of_class = evaluate(wrong, own, n_classes, units)
             if name in (_result.TEST, _result.BY_GROUP):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
-                no_better = no_better_than(decided, wrong[_result.LARGEST].to_numpy())
-                quality[name][_result.NO_BETTER] = no_better
                 others, apart = (trained, None) if name == _result.TEST else (None, units)
-                n_twice = n_repeated(self._cells.X, rows, others, apart)
-                quality[name][_result.REPEATED] = n_twice
                 scores = predicted[rows], confidence[rows], uncalibrated[rows]
                 errors, calibrated = evaluate_confidence(
                     *scores, predicted[rows] == own, n_classes, units
                 )
-                quality[name] |= errors | self._panel
+                quality[name] |= {
+                    _result.NO_BETTER: no_better_than(decided, wrong[_result.LARGEST].to_numpy()),
+                    _result.REPEATED: n_repeated(self._cells.X, rows, others, apart),
+                    **errors,
+                    **self._panel,
+                }
                 of_class = of_class.join(calibrated)
-            parts.append(of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"}))
-        if text := doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
-            self.notices.append(text)
-        per_class = pd.concat(parts, axis=1)
-        unjudged = codes[fit.division.unjudged]
-        of_train = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
-        quality[_result.TRAIN] |= of_train
+            of_class = of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"})
+            tables.append(of_class)
+        per_class = quality["per_class"] = pd.concat(tables, axis=1)
         nearest = nearest_center(embedding, fit.map.centers)
         per_class["n_train"] = np.bincount(codes[trained], minlength=n_classes)
         for name, of_cells in (("n_predicted", predicted), ("n_in_cell", nearest)):
             per_class[name] = np.bincount(of_cells[is_judged], minlength=n_classes)
-        quality["per_class"] = per_class
-        self.notices += missing_classes(per_class, "the map takes")
+        unjudged = codes[fit.division.unjudged]
+        of_train = count_unjudged(unjudged)
+        quality[_result.TRAIN] |= of_train
+        if text := doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
+            self.notices.append(text)
+        self.notices += missing_classes(per_class, "the map takes", "train_voronoi_error")
         if len(unjudged):
-            names = listed(self.classes[np.unique(unjudged)])
             self.notices.append(
-                f"{unjudged_words(of_train)}: {names}. No network has seen their class without "
-                "them, so that their label and confidence are missing"
+                f"{unjudged_words(of_train)}: {listed(self.classes[np.unique(unjudged)])}. No "
+                "network has seen their class without them, so that their label and confidence are "
+                "missing"
             )
         return quality

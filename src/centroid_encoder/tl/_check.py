@@ -14,6 +14,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check, check_name
+from centroid_encoder.tables import is_key
 
 BOOLEANS = {"false": 0, "0": 0, "0.0": 0, "true": 1, "1": 1, "1.0": 1}
 
@@ -91,14 +92,6 @@ def listed(classes: pd.Index) -> str:
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
-def is_key(name: str) -> bool:
-    """Return whether a name can be a key in ``.h5ad`` files and zarr stores."""
-    data = name.encode(errors="replace")
-    own = "", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup"
-    is_text = data.decode() == name and len(data) < 256
-    return is_text and name not in own and "/" not in name and "\0" not in name
-
-
 def check_key(name: str, parameter: str) -> None:
     """Raise an InputError for a name that cannot be a key in ``.h5ad`` files and zarr stores."""
     check(is_key(name), f"{parameter} must not be {name!r}: files cannot hold that", parameter)
@@ -109,10 +102,10 @@ def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> NDA
     name = parameter
     if isinstance(value, str):
         name, value = f"{slot}[{value!r}]", entry_of(table, value, slot, parameter)
-    elif isinstance(value, pd.Series) and not value.index.equals(table.index):
+    elif isinstance(value, pd.Series):
         names = f"{slot}_names"
         text = f"the index of {name} is not {names}; pass {name}.reindex(adata.{names})"
-        raise InputError(text, parameter)
+        check(value.index.equals(table.index), text, parameter)
     mask = as_mask(value)
     text = f"{name} must hold True or False for each of the {len(table)} rows of {slot}"
     if mask is None or len(mask) != len(table):

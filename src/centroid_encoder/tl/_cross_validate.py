@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,63 +23,49 @@ from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_d
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import input_neighbors, permutation_p_value
+from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
-from centroid_encoder.core.splits import at_most, cross_validation_folds, shuffled_labels
+from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.suspects import joined, linear_probabilities, suspects
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tables import cv_key, obs_key
+from centroid_encoder.tables import Column, cv_key, obs_key
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
 from centroid_encoder.tl._check import logger
 from centroid_encoder.tl._evaluation import (
     Codes,
     Floats,
+    check_folds,
+    count_unjudged,
     error_rates,
     errors_by_rule,
     evaluate,
     evaluate_confidence,
+    input_errors,
     judged,
+    possible_folds,
+    seed_of,
 )
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._parents import Hierarchy, read_parents
 from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 
-N_FOLDS = 5
 N_WORTHWHILE = 5_000
 """Cells of all trainings together from which on processes save more time than their start takes."""
 N_COUNTED = 500
 """Least number of held-out cells by which a permutation is tested."""
-N_REFERENCE, N_QUERIES = 10_000, 2_000
-"""Largest numbers of training and held-out cells for neighbours in the full input space."""
 Place = tuple[int, int, int]
 """Numbers of the permutation (0 for the real labels), the repeat and the fold of a training."""
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Cells that were held out of a training, as its networks judge them."""
-
-    rows: Codes
-    """(n,) rows whose class has training cells; other held-out cells are not judged."""
-    own: pd.Series
-    """(n,) probabilities of the own classes, calibrated with the training cells. The index is these
-    classes; in a permutation, they are shuffled."""
-    wrong: pd.DataFrame
-    """Whether each rule errs for these cells; NaN where it was not applied. Empty with shuffled
-    labels."""
-    known: Codes
-    """(K,) classes with training cells."""
-    distances: NDArray[np.float32]
-    """(n + n_unlabeled, K) distances to these classes, first of these cells and then of all cells
-    without a label. With shuffled labels, there are none."""
-    calibration: Calibration
-    """Calibration by the training cells, each placed by a network that was not trained on it."""
-    linear: NDArray[np.float64]
-    """(n, M) probabilities by a linear discriminant analysis; empty with shuffled labels."""
+Judged = tuple[pd.DataFrame, Codes, NDArray[np.float32], Calibration, NDArray[np.float64]]
+"""Whether each rule errs for the n judged cells, NaN where it was not applied, by their rows; the
+(K,) known classes; (n + n_unlabeled, K) distances to these, last of all cells without a label; the
+calibration; and (n, M) probabilities by a linear discriminant analysis."""
+Trained = tuple[Place, pd.Series, Judged | None]
+"""A training, and how it judges the held-out cells whose class has training cells: calibrated
+probabilities of their own classes, which are the index, and, with the real labels, more."""
 
 
 @_run.from_job
@@ -254,8 +240,8 @@ def cross_validate(
     labels = label_key, unlabeled_category, missing, group_key, random_state
     cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels)
     mapped = _result.StoredMap.read(adata, key)
-    trained = mapped if mapped and mapped.model and mapped.ingested_from is None else None
-    if model is None and trained and trained.label_key == label_key:
+    ours = mapped if mapped and mapped.model and mapped.ingested_from is None else None
+    if model is None and ours and ours.label_key == label_key:
         # The map may have been trained on a device that this machine lacks.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
@@ -265,58 +251,23 @@ def cross_validate(
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
     )
-    hierarchy = None
-    if parents is not None:
-        hierarchy = read_parents(parents, pd.Index(cells.classes), adata.obs, label_key)
+    hierarchy = read_parents(parents, cells.classes, adata.obs, label_key)
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
-    notices = [*cells.notices, *found]
-    more = n_jobs, seed, found, hierarchy, probabilities
-    job = CrossValidation(cells, key, notices, estimator, params, *more)
+    more = estimator, params, n_jobs, seed, found, hierarchy, probabilities
+    job = CrossValidation(cells, key, [*cells.notices, *found], *more)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
     return job
 
 
-def count_epochs(callback: _run.Callback, i: int, n: int, report: Report | None) -> bool:
-    """Call a callback with the number of epochs of all `n` trainings, in training `i`."""
-    step = None
-    if report is not None and report.epoch:
-        n_done, n_total = i * report.n_steps + report.step, n * report.n_steps
-        step = _run.Progress(n_done, n_total, "epoch")
-    _run.check_stop(callback, step)
-    return False
-
-
-def _counted(
-    results: Iterable[tuple[Place, Fold]], callback: _run.Callback, n: int
-) -> Iterator[tuple[Place, Fold]]:
+def _counted(results: Iterable[Trained], callback: _run.Callback, n: int) -> Iterator[Trained]:
     """Yield the results of parallel trainings, and report how many of `n` there are."""
     for i, one in enumerate(results, 1):
         yield one
         _run.check_stop(callback, _run.Progress(i, n, "training"))
-
-
-def check_folds(folds: Codes, codes: Codes, n_folds: int) -> None:
-    """Raise an InputError if the training of a fold would have one class, or judge no cell."""
-    n_cells = pd.crosstab(folds, codes)
-    is_known = n_cells.sum() > n_cells
-    fits = (is_known.sum(axis=1) > 1).all() and (is_known & (n_cells > 0)).any(axis=None)
-    text = f"with {n_folds} folds, a training would have cells of one class only: there are"
-    check(fits, f"{text} too few cells, or each class is a group of obs (group_key)")
-
-
-def possible_folds(cells: Cells, n_folds: int | None) -> int:
-    labeled = cells.codes >= 0
-    most = int(np.bincount(cells.codes[labeled]).max())
-    what = f"the largest class has {most} cells"
-    if cells.groups is not None:
-        most = len(np.unique(cells.groups[labeled]))
-        what = f"obs[{cells.params['group_key']!r}] has {most} groups"
-    check(n_folds is None or n_folds <= most, f"n_folds={n_folds} is too many: {what}", "n_folds")
-    return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
 @dataclass(eq=False)
@@ -327,30 +278,27 @@ class CrossValidation(_run.Job):
     _estimator: CentroidEncoder
     _params: dict[str, Any]
     n_jobs: int | None
-    _seed: int
+    seed: int
+    """The seed of each training depends only on its place and on this one."""
     doubts: list[str]
     """Those of the notices that are stored with the results."""
-    _hierarchy: Hierarchy | None = None
-    _probabilities: bool = False
+    _hierarchy: Hierarchy | None
+    _probabilities: bool
     """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         cells, params, self.n_folds = self._cells, self._params, int(self._params["n_folds"])
         self.model = json.dumps(params_to(self._estimator.get_params(deep=False)))
-        self.kept, self._codes = cells.kept, cells.kept_codes
-        codes = self._codes
-        self._groups = None if cells.groups is None else cells.groups[cells.kept]
-        self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int((codes >= 0).sum())))
+        self.kept, self._codes, self._groups = cells.kept, cells.kept_codes, cells.kept_groups
+        labeled = self._codes >= 0
+        self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int(labeled.sum())))
         repeats, permutations = range(params["n_repeats"]), range(1, params["n_permutations"] + 1)
         self.places = [(0, repeat, fold) for repeat in repeats for fold in range(self.n_folds)]
         self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
         for repeat in repeats:
-            check_folds(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0], self.n_folds)
-
-    def seed_of(self, *place: int) -> int:
-        """Return the seed of a training, which depends only on its place and on `_seed`."""
-        return int(np.random.SeedSequence(self._seed, spawn_key=place).generate_state(1)[0])
+            folds = self.split(0, repeat)[1]
+            check_folds(folds[labeled], self._codes[labeled], self.n_folds)
 
     def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
         """(n_kept,) class and fold of each cell; −1 without a label.
@@ -361,10 +309,10 @@ class CrossValidation(_run.Job):
         codes, folds = self._codes.copy(), np.full(len(self._codes), -1)
         groups = None if self._groups is None else self._groups[labeled]
         if permutation:
-            seed = self.seed_of(permutation)
+            seed = seed_of(self.seed, permutation)
             codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
         # No training has this place, since folds end at n_folds − 1.
-        seed = self.seed_of(permutation, repeat, self.n_folds)
+        seed = seed_of(self.seed, permutation, repeat, self.n_folds)
         folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
         return codes, folds
 
@@ -401,68 +349,65 @@ class CrossValidation(_run.Job):
         X, groups, classes = self._cells.X, self._groups, self._cells.class_labels
         for i, place in enumerate(self.places):
             codes, folds = self.split(*place[:2])
-            estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
+            estimator = clone(self._estimator).set_params(random_state=seed_of(self.seed, *place))
             n = len(self.places)
-            count = None if callback is None else partial(count_epochs, callback, i, n)
+            count = None if callback is None else partial(_run.count_epochs, callback, i, n)
             yield place, X, codes, folds, groups, estimator, classes, count
 
-    def _judged(
-        self, trained: Iterable[tuple[Place, Fold]]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64], dict[Place, Fold]]:
-        """Return the probabilities of all cells, and the trainings without theirs.
+    def _collected(
+        self, trained: Iterable[Trained]
+    ) -> tuple[Floats, Floats, dict[Place, pd.DataFrame], dict[Place, pd.Series]]:
+        """Return what trainings in any order have found.
 
-        The first are (3, n, M): after and before calibration, and with class weights; those of
-        unlabeled cells are means over the folds. The second are (n, M), of the linear analysis.
+        That is the (3, n, M) probabilities of all cells after and before calibration, and with
+        class weights, for unlabeled cells means over the folds; (n, M) linear ones; and, of each
+        fold, whether rules err, and the probabilities of the own classes.
         """
         codes, shape = self._codes, (len(self._codes), len(self._cells.classes))
         totals, linear = np.zeros((3, *shape), dtype=np.float32), np.zeros(shape)
         n_judged, unlabeled = np.zeros(len(codes)), np.flatnonzero(codes < 0)
-        n_judged[unlabeled], found = self._params["n_repeats"], dict[Place, Fold]()
-        for place, fold in trained:
-            found[place] = replace(fold, distances=fold.distances[:0], linear=fold.linear[:0])
-            if place[0] == 0:
-                n_judged[fold.rows] += 1
-                linear[fold.rows] += fold.linear
-                at = np.ix_(np.append(fold.rows, unlabeled), fold.known)
-                share = np.repeat([1, 1 / self.n_folds], [len(fold.rows), len(unlabeled)])
-                before = Calibration(offsets=fold.calibration.offsets)
-                for total, one in zip(
-                    totals, (fold.calibration, before, Calibration()), strict=True
-                ):
-                    total[at] += share[:, None] * one.probabilities(fold.distances)
+        n_judged[unlabeled] = self._params["n_repeats"]
+        wrong, own = dict[Place, pd.DataFrame](), dict[Place, pd.Series]()
+        for place, of_own, of_cells in trained:
+            own[place] = of_own
+            if of_cells is not None:
+                wrong[place], known, distances, calibration, of_rows = of_cells
+                rows = wrong[place].index.to_numpy()
+                n_judged[rows] += 1
+                linear[rows] += of_rows
+                at = np.ix_(np.append(rows, unlabeled), known)
+                share = np.repeat([1, 1 / self.n_folds], [len(rows), len(unlabeled)])
+                before = Calibration(offsets=calibration.offsets)
+                for total, one in zip(totals, (calibration, before, Calibration()), strict=True):
+                    total[at] += share[:, None] * one.probabilities(distances)
         totals /= np.maximum(n_judged, 1)[:, None]
-        return totals, linear, found
+        wrong = {place: wrong[place] for place in self.places if place in wrong}
+        return totals, linear, wrong, own
 
-    def _errors(self, found: Mapping[Place, Fold]) -> pd.DataFrame:
-        """Return the errors of each fold."""
-        return pd.DataFrame(
-            {"repeat": repeat, "fold": i} | error_rates(fold.wrong, self._codes[fold.rows])
-            for (_, repeat, i), fold in found.items()
-        )
-
-    def _permutation_test(self, found: Mapping[Place, Fold]) -> _result.PermutationTest | None:
+    def _permutation_test(self, own: Mapping[Place, pd.Series]) -> dict[str, Any] | None:
         """Compare the probabilities of the own classes with those after shuffles of the labels."""
         counted, tries = range(self.n_counted), range(self._params["n_permutations"] + 1)
         if len(tries) == 1:
             return None
-        shares = [pd.concat([found[i, 0, fold].own for fold in counted]) for i in tries]
+        shares = [pd.concat([own[i, 0, fold] for fold in counted]) for i in tries]
         # If labels and data are unrelated, these means are about one over the number of
         # classes, for any sizes of the classes. They are 0 without cells.
         means = [float(np.nan_to_num(one.groupby(level=0).mean().mean())) for one in shares]
         observed, shuffled = means[0], np.array(means[1:])
         p_value = permutation_p_value(-observed, -shuffled)
-        return _result.PermutationTest(observed, shuffled, p_value)
+        return {"observed": observed, "shuffled": shuffled, "p_value": p_value}
 
-    def _results_of(self, trained: Iterable[tuple[Place, Fold]]) -> _run.Results:
+    def _results_of(self, trained: Iterable[Trained]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        totals, linear, found = self._judged(trained)
+        totals, linear, wrong_in, own_in = self._collected(trained)
+        errors = pd.DataFrame(
+            {"repeat": repeat, "fold": fold} | error_rates(of_fold, codes[of_fold.index])
+            for (_, repeat, fold), of_fold in wrong_in.items()
+        )
         probabilities, predicted = totals[0], totals[2].argmax(axis=1)
-        real = {place: found[place] for place in self.places if not place[0]}
-        errors = self._errors(real)
         confidence, uncalibrated = (p[np.arange(len(codes)), predicted] for p in totals[:2])
         # The errors of one map: means over the repeats.
-        wrong = pd.concat([fold.wrong for fold in real.values()]).astype(float)
-        wrong = wrong.groupby(level=0).mean()
+        wrong = pd.concat(wrong_in.values()).astype(float).groupby(level=0).mean()
         at = wrong.index.to_numpy()
         own, is_unjudged = codes[at], codes >= 0
         is_unjudged[at] = False
@@ -472,15 +417,14 @@ class CrossValidation(_run.Job):
         calibration, of_predictions = evaluate_confidence(
             predicted[at], confidence[at], uncalibrated[at], predicted[at] == own, n_classes, units
         )
-        unjudged = codes[is_unjudged]
-        n_unjudged = {"n_unjudged": len(unjudged), "n_unjudged_classes": len(np.unique(unjudged))}
-        quality |= errors.iloc[:, 3:].std().add_suffix("_sd").to_dict() | calibration | n_unjudged
+        of_folds = errors.drop(columns=["repeat", "fold", "n"]).std().add_suffix("_sd").to_dict()
+        quality |= of_folds | calibration | count_unjudged(codes[is_unjudged])
         per_class = per_class.join(of_predictions)
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         doubt, suspect = np.full(len(codes), np.nan), np.full(len(codes), -1)
         doubt[at], suspect[at], reason = suspects(own, joined(probabilities[at], linear[at]))
         suspect[~(doubt > 0)] = -1
-        missing = missing_classes(per_class, "the networks take")
+        missing = missing_classes(per_class, "the networks take", "voronoi_error")
         self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
             params=self._params,
@@ -488,33 +432,27 @@ class CrossValidation(_run.Job):
             confusion=confusion_matrix(own, predicted[at], labels=range(n_classes)),
             quality=quality,
             per_class=per_class,
-            reason=reason,
-            levels=self._levels(probabilities, predicted, at, units),
             errors=errors,
-            warnings=tuple(self.doubts),
-            permutation=self._permutation_test(found),
+            warnings=np.array(self.doubts, dtype=str),
             model=self.model,
+            reason=reason,
+            permutation=self._permutation_test(own_in),
+            levels=self._levels(probabilities, predicted, at, units),
             id=_result.id_of({"predicted": predicted, "confidence": confidence}),
         )
         of_own, label = np.full(len(codes), np.nan), np.full(len(codes), -1)
         of_own[at], label[at] = probabilities[at, own], own
-        name, of_all = cv_key(self.key), None
-        if self._probabilities:
-            probabilities[is_unjudged] = np.nan
-            of_all = cells.spread(probabilities)
-        return {
-            "obs": {
-                obs_key(name, "label"): cells.labels_of(predicted),
-                obs_key(name, "confidence"): cells.spread(confidence),
-                obs_key(name, "own"): cells.spread(of_own),
-                obs_key(name, "judged"): cells.labels_of(label),
-                obs_key(name, "suspect"): cells.labels_of(suspect),
-                obs_key(name, "doubt"): cells.spread(doubt),
-                obs_key(name, "map"): pd.Categorical([stored.id] * len(cells.kept)),
-            },
-            "obsm": {obs_key(name, "probabilities"): of_all},
-            "uns": {name: stored.to_uns()},
+        columns: dict[Column, Any] = {
+            "label": cells.labels_of(predicted),
+            "confidence": cells.spread(confidence),
+            "own": cells.spread(of_own),
+            "judged": cells.labels_of(label),
+            "suspect": cells.labels_of(suspect),
+            "doubt": cells.spread(doubt),
         }
+        probabilities[is_unjudged] = np.nan
+        of_all = cells.spread(probabilities) if self._probabilities else None
+        return _run.results_of(cv_key(self.key), stored, columns, None, of_all)
 
     def _levels(
         self, probabilities: Floats, predicted: Codes, at: Codes, units: Codes | None
@@ -550,13 +488,12 @@ def train_fold(
     estimator: CentroidEncoder,
     classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Fold]:
+) -> Trained:
     """Train on the labeled cells of the other folds, and judge those of the fold."""
     held_out = folds == place[2]
-    trains = (codes >= 0) & ~held_out
     # Otherwise scikit-learn would use the joblib backend that runs this training.
     with joblib.parallel_config("sequential"):
-        filled, given = fill_missing(X, trains), np.where(trains, codes, -1)
+        filled, given = fill_missing(X, (codes >= 0) & ~held_out), np.where(held_out, -1, codes)
         fit = estimator.fit_codes(filled, given, classes, groups=groups, callback=callback)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
@@ -565,20 +502,15 @@ def train_fold(
         others = np.flatnonzero((codes < 0) & (place[0] == 0))
         places, distances = judged(fit, np.concatenate([rows, others]))
         probabilities = fit.map.calibration.probabilities(distances[:n])
-        of_own = probabilities[np.arange(n), np.searchsorted(fit.known, own)]
-        wrong, linear, n_classes = pd.DataFrame(index=rows), np.empty((0, 0)), len(classes)
-        if place[0] == 0:
-            predicted, train = fit.known[distances[:n].argmin(axis=1)], fit.trained
-            reference = train, fit.embed(train)
-            # The cells of a class that is in one fold only are not judged.
-            n_folds = pd.Series(folds).groupby(codes).nunique()
-            of_rows = places[:n], predicted, reference, n_folds.index[n_folds > 1].to_numpy()
-            wrong = errors_by_rule(fit, codes, rows, *of_rows)
-            known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
-            found = input_neighbors(filled, known, codes[known], new)
-            wrong.loc[new, "input_knn"] = (found != codes[new]).astype(float)
-            scaler = fit.map.standardizer
-            linear = linear_probabilities(filled, scaler, fit.trained, codes, rows, n_classes)
-        distances = distances if place[0] == 0 else distances[:0]
-        of_map = fit.known, distances, fit.map.calibration
-        return place, Fold(rows, pd.Series(of_own, own), wrong, *of_map, linear)
+        of_own = pd.Series(probabilities[np.arange(n), np.searchsorted(fit.known, own)], own)
+        if place[0]:
+            return place, of_own, None
+        predicted = fit.known[distances[:n].argmin(axis=1)]
+        # The cells of a class that is in one fold only are not judged.
+        n_folds = pd.Series(folds).groupby(codes).nunique()
+        of_rows = places[:n], predicted, fit.embed(fit.trained), n_folds.index[n_folds > 1]
+        wrong = errors_by_rule(fit, codes, rows, *of_rows)
+        wrong["input_knn"] = input_errors(filled, fit, codes, rows)
+        scaler = fit.map.standardizer
+        linear = linear_probabilities(filled, scaler, fit.trained, codes, rows, len(classes))
+        return place, of_own, (wrong, fit.known, distances, fit.map.calibration, linear)

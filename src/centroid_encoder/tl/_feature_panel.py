@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,21 +16,22 @@ from sklearn.ensemble import RandomForestClassifier
 
 from centroid_encoder.checks import Number, draw_seed
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
-from centroid_encoder.core.quality import input_neighbors
-from centroid_encoder.core.splits import at_most, cross_validation_folds, representatives
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.core.splits import cross_validation_folds, representatives
+from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import check_known
-from centroid_encoder.tl._cross_validate import (
-    N_QUERIES,
+from centroid_encoder.tl._evaluation import (
     N_REFERENCE,
+    Codes,
     check_folds,
-    count_epochs,
+    evaluate,
+    input_errors,
+    judged,
     possible_folds,
+    seed_of,
 )
-from centroid_encoder.tl._evaluation import Codes, evaluate, judged
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._summary import doubts
 
@@ -173,24 +174,12 @@ def feature_panel(
     labels = label_key, unlabeled_category, missing, group_key, random_state
     cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
     assert cells.names is not None  # those of variables
-    first, without = (
-        _indices(adata, cells, *given) for given in ((include, "include"), (exclude, "exclude"))
-    )
-    text = "include and exclude both have"
-    for name in cells.names[np.intersect1d(first, without)][:1]:
-        raise InputError(f"{text} {name!r}", "exclude")
+    first = _indices(adata, cells, include, "include")
+    without = _indices(adata, cells, exclude, "exclude")
+    if len(both := np.intersect1d(first, without)):
+        check(False, f"include and exclude both have {cells.names[both[0]]!r}", "exclude")
     allowed = np.setdiff1d(np.arange(len(cells.names)), without)
-    if sizes is None:
-        sizes = [size for size in SIZES if len(first) <= size < len(allowed)] or SIZES[:1]
-    fits = np.iterable(sizes) and not isinstance(sizes, str) and len(sizes) > 0
-    check(fits, f"sizes must be whole numbers; got {sizes!r}", "sizes")
-    for i, size in enumerate(sizes):
-        Number(1, integer=True).check("sizes", size, f"[{i}]")
-    text = f"sizes has {max(sizes)}, but there are {len(allowed)} features in all; pass smaller"
-    check(max(sizes) < len(allowed), f"{text} sizes", "sizes")
-    text = f"sizes has {min(sizes)}, but include has {len(first)} features; pass larger sizes"
-    check(min(sizes) >= len(first), text, "sizes")
-    chosen = sorted({int(size) for size in sizes})
+    chosen = _sizes(sizes, len(first), len(allowed))
     old = [] if earlier is None else [_result.panel_column(key, size) for size in earlier.sizes]
     for column in (_result.panel_column(key, size) for size in chosen):
         text = f"var[{column!r}] exists already; choose another key_added, or delete it first"
@@ -204,6 +193,21 @@ def feature_panel(
     return FeaturePanel(cells, key, notices, *more)
 
 
+def _sizes(sizes: Sequence[int] | None, least: int, n: int) -> list[int]:
+    """Return the sorted sizes of the panels, with at least some of `n` features; check them."""
+    if sizes is None:
+        sizes = [size for size in SIZES if least <= size < n] or SIZES[:1]
+    fits = np.iterable(sizes) and not isinstance(sizes, str) and len(sizes) > 0
+    check(fits, f"sizes must be whole numbers; got {sizes!r}", "sizes")
+    for i, size in enumerate(sizes):
+        Number(1, integer=True).check("sizes", size, f"[{i}]")
+    text = f"sizes has {max(sizes)}, but there are {n} features in all; pass smaller sizes"
+    check(max(sizes) < n, text, "sizes")
+    text = f"sizes has {min(sizes)}, but include has {least} features; pass larger sizes"
+    check(min(sizes) >= least, text, "sizes")
+    return sorted({int(size) for size in sizes})
+
+
 @dataclass(eq=False)
 class FeaturePanel(_run.Job):
     """A job that chooses features in each fold, and trains on them alone."""
@@ -215,7 +219,7 @@ class FeaturePanel(_run.Job):
     _n_jobs: int | None
     _var_names: pd.Index
     _old: list[str]
-    """Columns of ``var`` of an earlier result, which are deleted."""
+    """Columns of ``var`` of an earlier result."""
     _first: Codes
     """Features that are in each panel."""
     _allowed: Codes
@@ -225,9 +229,8 @@ class FeaturePanel(_run.Job):
         super().__post_init__()
         self.rows = np.flatnonzero(self._cells.kept_codes >= 0)
         """Rows of the matrix that have a label."""
-        self._codes = self._cells.kept_codes[self.rows]
-        kept = self._cells.groups
-        self._groups = None if kept is None else kept[self._cells.kept][self.rows]
+        self._codes, groups = self._cells.kept_codes[self.rows], self._cells.kept_groups
+        self._groups = None if groups is None else groups[self.rows]
         n_folds = int(self._params["n_folds"])
         self.folds = cross_validation_folds(self._codes, n_folds, self._seed, self._groups)
         """Fold of each of these rows."""
@@ -252,11 +255,12 @@ class FeaturePanel(_run.Job):
             for j, number in enumerate(numbers if i < n_folds else ()):
                 part = filled if number == numbers[-1] else filled[:, np.sort(order[:number])]
                 at = i * len(numbers) + j, n_folds * len(numbers)
-                wrong[number].append(self._judge(part, i, partial(count_epochs, callback, *at)))
+                count = partial(_run.count_epochs, callback, *at)
+                wrong[number].append(self._judge(part, i, count))
         stored = _result.StoredPanel(
             params=self._params,
             classes=cells.classes,
-            errors=pd.DataFrame(self._errors(wrong)),
+            errors=pd.concat(map(self._errors, wrong, wrong.values()), ignore_index=True),
             features=_features(cells.names, ranks, sizes),
             chosen_from=self.obs_names[cells.codes >= 0].to_numpy().astype(object),
         )
@@ -271,20 +275,18 @@ class FeaturePanel(_run.Job):
 
         `X` has some features; `step` is called in between, with the reports of the training.
         """
-        seed = int(np.random.SeedSequence(self._seed, spawn_key=(fold,)).generate_state(1)[0])
-        codes, train = self._codes, self.folds != fold
+        seed, codes, held_out = seed_of(self._seed, fold), self._codes, self.folds == fold
         estimator = clone(self._estimator).set_params(random_state=seed)
-        given, classes = np.where(train, codes, -1), self._cells.class_labels
+        given, classes = np.where(held_out, -1, codes), self._cells.class_labels
         fit = estimator.fit_codes(X, given, classes, groups=self._groups, callback=step)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
-        rows = np.flatnonzero(~train & np.isin(codes, fit.known))
+        rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
         _, distances = judged(fit, rows)
         wrong = pd.DataFrame({"map": fit.known[distances.argmin(axis=1)] != codes[rows]}, rows)
-        known, new = at_most(N_REFERENCE, fit.trained), at_most(N_QUERIES, rows)
-        wrong.loc[new, "input_knn"] = input_neighbors(X, known, codes[known], new) != codes[new]
+        wrong["input_knn"] = input_errors(X, fit, codes, rows)
         # The time of a forest grows faster than the cells.
-        known, rng = np.flatnonzero(train), np.random.default_rng(seed)
+        known, rng = np.flatnonzero(~held_out), np.random.default_rng(seed)
         known = known[representatives(codes[known], N_REFERENCE, N_OF_CLASS, rng)]
         forest = RandomForestClassifier(0, warm_start=True, random_state=seed, n_jobs=self._n_jobs)
         for n_trees in range(TREES_AT_ONCE, N_TREES + 1, TREES_AT_ONCE):
@@ -293,35 +295,30 @@ class FeaturePanel(_run.Job):
         wrong["forest"] = forest.predict(X[rows]) != codes[rows]
         return wrong
 
-    def _errors(self, wrong: dict[int, list[pd.DataFrame]]) -> Iterator[dict[str, Any]]:
-        """Yield the errors of each judge with each number of features."""
-        for number, parts in wrong.items():
-            of_cells = pd.concat(parts).astype(float)
-            rows = of_cells.index.to_numpy()
-            units = None if self._groups is None else self._groups[rows]
-            found, _ = evaluate(of_cells, self._codes[rows], len(self._cells.classes), units)
-            for judge in JUDGES:
-                yield {"size": number, "judge": judge, "n": of_cells[judge].count()} | {
-                    f"{kind}error{end}": found[f"{kind}{judge}_error{end}"]
-                    for kind in ("", "balanced_")
-                    for end in ("", "_low", "_high")
-                }
+    def _errors(self, number: int, of_folds: list[pd.DataFrame]) -> pd.DataFrame:
+        """Return the errors of each judge with a number of features."""
+        wrong = pd.concat(of_folds).astype(float)
+        rows = wrong.index.to_numpy()
+        units = None if self._groups is None else self._groups[rows]
+        found, _ = evaluate(wrong, self._codes[rows], len(self._cells.classes), units)
+        table = pd.DataFrame({"size": number, "judge": JUDGES, "n": wrong[[*JUDGES]].count().array})
+        ends = "", "_low", "_high"
+        for kind, end in ((kind, end) for kind in ("", "balanced_") for end in ends):
+            table[f"{kind}error{end}"] = [found[f"{kind}{judge}_error{end}"] for judge in JUDGES]
+        return table
 
 
 def _indices(adata: AnnData, cells: Cells, names: Sequence[str] | None, parameter: str) -> Codes:
     """Return the indices of features by their names."""
     fits = names is None or (np.iterable(names) and not isinstance(names, str))
     check(fits, f"{parameter} must be a list of names; got {names!r}", parameter)
-    given, known = (
-        pd.Index([] if names is None else list(names), dtype=object),
-        pd.Index(cells.names),
-    )
+    given = pd.Index([] if names is None else list(names), dtype=object)
+    known = pd.Index(cells.names)
     for name in given:
-        text = f"{parameter} has {name!r}, which"
-        check(
-            name in known or name not in adata.var_names, f"{text} mask_var leaves out", parameter
-        )
-        check_known(name, known, f"{text} is none of the features", parameter)
+        is_left_out = name not in known and name in adata.var_names
+        check(not is_left_out, f"{parameter} has {name!r}, which mask_var leaves out", parameter)
+        text = f"{parameter} has {name!r}, which is none of the features"
+        check_known(name, known, text, parameter)
     return np.asarray(known.get_indexer(given.unique()), dtype=np.intp)
 
 

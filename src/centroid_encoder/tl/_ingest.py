@@ -21,7 +21,7 @@ from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
+from centroid_encoder.tables import Column, colors_key, obs_key, plain_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._cells import (
     MAX_MISSING,
@@ -43,6 +43,7 @@ from centroid_encoder.tl._run import (
     check_not_replaced,
     from_job,
     result_key,
+    results_of,
 )
 from centroid_encoder.tl._summary import CLUSTERING, LEAST_EXPECTED, compared_words
 
@@ -277,10 +278,11 @@ def ingest(
     check(fits, f"{text} fit_novelty", "max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, origin)
     source, given, trained_on = Source(use_rep, layer, use_raw), {}, None
-    categories, colors = pd.Index(model.classes_.tolist()), None
+    classes, colors = pd.Index(model.classes_.tolist()), None
+    categories = classes
     if known is not None:
         stored = _result.read_map(known, key)
-        categories, colors = categories_of(known, stored.label_key, categories)
+        categories, colors = categories_of(known, stored.label_key, classes)
         # The labels of ingested cells are predictions of a map that was trained on other labels.
         trained_on = stored.label_key
         label_of_map = stored.params.get("reference_label_key", trained_on)
@@ -296,31 +298,43 @@ def ingest(
     if own is not None and own.ingested_from is None:
         text = f"the map {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    own_labels = None
-    column = str(given.get("label_key", "") if label_key is None else label_key)
-    if label_key is not None:
-        check_not_replaced(label_key, obs_key(key_added, "label"))
-        own_labels = categories.get_indexer(obs_column(adata, label_key).astype(object))
-        text = f"obs[{label_key!r}] has no class of the map, such as {categories[0]!r}"
-        check((own_labels >= 0).any(), text, "label_key")
-    elif column in adata.obs and column != obs_key(key_added, "label"):
-        # Two clusterings have the same names, and have nothing to do with each other.
-        found = categories.get_indexer(obs_column(adata, column).astype(object))
-        is_known = 2 * (found >= 0).sum() >= adata.n_obs and not CLUSTERING.search(column)
-        own_labels = found if is_known else None
-    params: dict[str, Any] = {"label_key": obs_key(key_added, "label"), "missing": missing}
-    params |= {} if own_labels is None else {"compared_with": column}
-    params |= {"n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum())}
-    params |= {name: float(limit) for name, limit in limits.items()}
-    params |= {f"reference_{name}": str(value) for name, value in given.items() if value}
-    params |= {"max_missing": allowed} if missing == "estimate" else {}
-    hierarchy = None
-    if parents is not None:
-        obs = None if known is None else known.obs
-        hierarchy = read_parents(parents, pd.Index(model.classes_.tolist()), obs, trained_on)
+    column = obs_key(key_added, "label")
+    compared, own_labels = _own_labels(adata, label_key, given.get("label_key"), column, categories)
+    params = {
+        "label_key": column,
+        "missing": missing,
+        "compared_with": compared,
+        "n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum()),
+        **{name: float(limit) for name, limit in limits.items()},
+        **{f"reference_{name}": str(value) for name, value in given.items() if value},
+        "max_missing": allowed if missing == "estimate" else None,
+    }
+    params = {name: value for name, value in params.items() if value is not None}
+    obs = None if known is None else known.obs
+    hierarchy = read_parents(parents, classes, obs, trained_on)
     cells = replace(cells, all_classes=probabilities or hierarchy is not None)
     more = categories, colors, own_labels, hierarchy, probabilities
     return Ingestion(cells, key_added, notices, origin, params, *more)
+
+
+def _own_labels(
+    adata: AnnData, label_key: str | None, of_map: str | None, written: str, categories: pd.Index
+) -> tuple[str | None, NDArray[np.intp] | None]:
+    """Return the column of labels to compare, and (n_obs,) indices of its classes; None if none.
+
+    By default it is the label column of the map, unless the results are `written` there.
+    """
+    column = of_map if label_key is None else label_key
+    if label_key is not None:
+        check_not_replaced(label_key, written)
+    elif column not in adata.obs or column == written:
+        return None, None
+    found = categories.get_indexer(obs_column(adata, str(column)).astype(object))
+    text = f"obs[{label_key!r}] has no class of the map, such as {categories[0]!r}"
+    check(label_key is None or (found >= 0).any(), text, "label_key")
+    # Two clusterings have the same names, and have nothing to do with each other.
+    is_known = 2 * (found >= 0).sum() >= adata.n_obs and not CLUSTERING.search(str(column))
+    return (None, None) if label_key is None and not is_known else (column, found)
 
 
 @dataclass(eq=False)
@@ -355,13 +369,15 @@ class Ingestion(Job):
         X = cells.X.X if is_dask else cells.X
         x, counts = in_memory(X[:1000]), cells.model.trained_on_counts_
         x = x[:, cells.index[~cells.absent]]
-        text = f"{cells.where} looks like raw counts, but the map was trained on other values;"
-        cure = "process it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass"
-        fits = counts or not matrix.looks_whole(x, above=20)
-        check(fits, f"{text} {cure} the layer with such values", "layer")
+        text = (
+            f"{cells.where} looks like raw counts, but the map was trained on other values; process"
+            " it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the layer "
+            "with such values"
+        )
+        check(counts or not matrix.looks_whole(x, above=20), text, "layer")
         if counts and not matrix.looks_whole(x):
-            text = "the map was trained on whole numbers, like counts"
-            self.notices.append(f"{text}; {cells.where} holds others")
+            text = f"the map was trained on whole numbers, like counts; {cells.where} holds others"
+            self.notices.append(text)
         placed, n_done = np.empty((n, cells.width), np.float32), 0
         for part in placed_chunks(cells, X) if is_dask else cells.placed(X):
             placed[n_done : n_done + len(part)] = part
@@ -399,7 +415,9 @@ class Ingestion(Job):
     def _results_of(self, placed: Placed) -> Results:
         key, model, colors = self.key, self._cells.model, self._colors
         classes, params = pd.Index(model.classes_.tolist()), self._params
-        confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
+        n_classes = placed.shape[1] - model.n_components - 3
+        of_classes, places, others = np.split(placed, [n_classes, -3], axis=1)
+        predicted, confidence, novelty = others.T.copy()
         self._check_usable(np.isfinite(confidence))
         assigned = confidence >= params["min_confidence"]
         if params["max_novelty"] < 1:
@@ -407,10 +425,8 @@ class Ingestion(Job):
         logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         self._expect(confidence, assigned)
         params = {"ingested_from": self.origin, **self._params}
-        codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
+        codes = np.where(assigned, predicted, -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
-        n_first = placed.shape[1] - model.n_components - 3
-        of_classes, places = placed[:, :n_first], placed[:, n_first:-3]
         compared, level = self._compared(label), None
         if (hierarchy := self._hierarchy) is not None:
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
@@ -419,9 +435,9 @@ class Ingestion(Job):
             if colors is not None:
                 names = label.categories[len(self._categories) :]
                 colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
-        doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1
-        doubted = doubted or not assigned.all()
-        if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
+        has_limits = params["min_confidence"] > 0 or params["max_novelty"] < 1
+        is_text = isinstance(classes[0], str) and _result.UNASSIGNED not in classes
+        if is_text and (has_limits or not assigned.all()):
             label = label.add_categories([_result.UNASSIGNED]).fillna(_result.UNASSIGNED)
             params["unlabeled_category"] = _result.UNASSIGNED
             colors = None if colors is None else [*colors, "#bebebe"]
@@ -430,16 +446,14 @@ class Ingestion(Job):
             if len(finite) >= LEAST_CELLS and quartile > SHIFTED:
                 self.notices.append(SHIFT.format(quartile))
         config, arrays = model.to_state()
-        state = {"config": json.dumps(config), "arrays": arrays}
-        centers, map_id = model.fitted_map.centers, _result.id_of(arrays)
         stored = _result.StoredMap(
             params,
             classes,
-            centers,
-            model=state,
+            model.fitted_map.centers,
+            model={"config": json.dumps(config), "arrays": arrays},
             compared=compared,
-            parents=None if self._hierarchy is None else self._hierarchy.to_frame(),
-            id=map_id,
+            parents=None if hierarchy is None else hierarchy.to_frame(),
+            id=_result.id_of(arrays),
         )
         columns: dict[Column, Any] = {
             "label": label,
@@ -447,17 +461,11 @@ class Ingestion(Job):
             "confidence": confidence,
             "novelty": novelty,
             "split": pd.Categorical([_result.QUERY] * len(label)),
-            "map": pd.Categorical([map_id] * len(label)),
         }
-        of_label = colors_key(obs_key(key, "label"))
-        return {
-            "obs": {obs_key(key, name): values for name, values in columns.items()},
-            "obsm": {
-                embedding_key(key): np.ascontiguousarray(places),
-                obs_key(key, "probabilities"): of_classes.copy() if self._probabilities else None,
-            },
-            "uns": {key: stored.to_uns(), of_label: colors},
-        }
+        places, of_all = places.copy(), of_classes.copy() if self._probabilities else None
+        results = results_of(key, stored, columns, places, of_all)
+        results["uns"][colors_key(obs_key(key, "label"))] = colors
+        return results
 
     def _check_usable(self, usable: NDArray[np.bool_]) -> None:
         """Add a notice on cells that have no place."""

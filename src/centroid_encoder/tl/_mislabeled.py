@@ -9,7 +9,7 @@ from anndata import AnnData
 from centroid_encoder.checks import are_shares
 from centroid_encoder.errors import MissingKeyError, check, issue_warning
 from centroid_encoder.tables import cv_key, obs_key
-from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._evaluation import read_held_out
 from centroid_encoder.tl._result import StoredCrossValidation, stored_column
 
 REASONS = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import InputError, check
+from centroid_encoder.errors import check
 from centroid_encoder.tl._check import check_known, entry_of
 from centroid_encoder.tl._result import UNASSIGNED
 
@@ -31,63 +31,46 @@ class Hierarchy:
 
     def __init__(self, classes: pd.Index, parent_of: Mapping[Any, Any]) -> None:
         self.classes, self.parent_of = classes, dict(parent_of)
-        self.chains = [self._chain(name) for name in classes]
-        """For each class its ancestors, from the parent up."""
+        chains = [self._chain(name) for name in classes]
+        n_below = Counter(name for chain in chains for name in chain[1:])
+        self.ancestors = sorted(n_below, key=n_below.__getitem__)
+        """All ancestors, those of the fewest classes first."""
+        steps = [[c.index(name) if name in c else -1 for name in self.ancestors] for c in chains]
+        self.steps = np.array(steps, dtype=np.intp)
+        """(M, A) steps from a class up to an ancestor, 0 if this is the class; −1 for no ancestor
+        of the class."""
+        self.members = self.steps >= 0
+        """(M, A) whether a class is below an ancestor, or is the ancestor itself."""
+        self.levels = self.steps.max(axis=0)
+        """(A,) largest number of steps from a class up to the ancestor."""
 
     def _chain(self, name: Any) -> list[Any]:
+        """Return a class and its ancestors, from the parent up."""
         chain = [name]
         while (parent := self.parent_of.get(chain[-1], chain[-1])) != chain[-1]:
             text = f"parents go round in a circle: {' → '.join(map(str, [*chain, parent]))}"
             check(parent not in chain, text, "parents")
             chain.append(parent)
-        return chain[1:]
-
-    @cached_property
-    def ancestors(self) -> list[Any]:
-        """All ancestors, those of the fewest classes first."""
-        names = list(dict.fromkeys(name for chain in self.chains for name in chain))
-        return sorted(names, key=lambda name: sum(name in chain for chain in self.chains))
-
-    @cached_property
-    def members(self) -> NDArray[np.bool_]:
-        """(M, A) whether a class is below an ancestor, or is the ancestor itself."""
-        pairs = zip(self.classes, self.chains, strict=True)
-        rows = [[a == own or a in chain for a in self.ancestors] for own, chain in pairs]
-        return np.array(rows, dtype=bool).reshape(len(self.classes), len(self.ancestors))
-
-    @property
-    def levels(self) -> NDArray[np.intp]:
-        """(A,) largest number of steps from a class up to the ancestor."""
-        steps = [
-            max(chain.index(name) + 1 for chain in self.chains if name in chain)
-            for name in self.ancestors
-        ]
-        return np.array(steps, dtype=np.intp)
+        return chain
 
     def at_level(self, level: int) -> tuple[pd.Index, NDArray[np.intp]]:
         """Names at a level, and the (M,) index of the name for each class.
 
         It is the highest ancestor up to this level, or the class itself.
         """
-        level_of = dict(zip(self.ancestors, self.levels, strict=True))
-        names = [
-            [own, *(name for name in chain if level_of[name] <= level)][-1]
-            for own, chain in zip(self.classes, self.chains, strict=True)
-        ]
-        codes, found = pd.factorize(pd.Index(names))
-        return pd.Index(found), codes
+        steps = np.where(self.levels <= level, self.steps, 0)
+        highest = np.array(self.ancestors, dtype=object)[steps.argmax(axis=1)]
+        codes, names = pd.factorize(np.where(steps.max(axis=1) > 0, highest, self.classes))
+        return pd.Index(names), codes
 
     def lowest(self, probabilities: NDArray[np.floating], least: float) -> NDArray[np.intp]:
         """(n,) lowest ancestor with at least a probability, for (n, M) of the classes; −1 if none.
 
         The lowest one has the fewest classes; of equal ones it is the more probable.
         """
-        if not self.ancestors:
-            return np.full(len(probabilities), -1)
         shares = probabilities @ self.members
         order = np.where(shares >= least, shares - 2.0 * self.members.sum(axis=0), -np.inf)
-        best = order.argmax(axis=1)
-        return np.where(np.isfinite(order.max(axis=1)), best, -1)
+        return np.where(np.isfinite(order.max(axis=1)), order.argmax(axis=1), -1)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the pairs of children and parents."""
@@ -95,12 +78,14 @@ class Hierarchy:
 
 
 def read_parents(
-    parents: Parents, classes: pd.Index, obs: pd.DataFrame | None, label_key: str | None
-) -> Hierarchy:
+    parents: Parents | None, classes: pd.Index, obs: pd.DataFrame | None, label_key: str | None
+) -> Hierarchy | None:
     """Return the hierarchy of a parameter `parents`: columns of `obs`, mappings, or a list of them.
 
     Raises an InputError for unknown names, for a child with two parents, and for a circle.
     """
+    if parents is None:
+        return None
     is_one = isinstance(parents, str | Mapping | pd.Series)
     fits = is_one or (np.iterable(parents) and len(parents) > 0)
     check(fits, f"parents must be columns or mappings; got {parents!r}", "parents")
@@ -109,10 +94,9 @@ def read_parents(
     known = set(classes)
     for level in given:
         if isinstance(level, Mapping | pd.Series):
-            level = {child: parent for child, parent in level.items() if not pd.isna(parent)}
-            pairs = list(level.items())
-            known |= set(level.values())
-            for child in level:
+            pairs = [(child, parent) for child, parent in level.items() if not pd.isna(parent)]
+            known |= {parent for _, parent in pairs}
+            for child, _ in pairs:
                 check_known(child, known, f"parents has {child!r}, which is no class", "parents")
         else:
             text = "the reference has no cells with labels; pass a mapping from classes to parents"
@@ -127,16 +111,15 @@ def read_parents(
         for child, parent in pairs:
             # A class may be alone in a lineage of the same name.
             other = parent if child == parent else found.setdefault(child, parent)
-            if other != parent:
-                two = f"{child!r} is under two parents, {other!r} and {parent!r}"
-                raise InputError(f"{two}; each class needs one", "parents")
+            text = f"{child!r} is under two parents, {other!r} and {parent!r}; each class needs one"
+            check(other == parent, text, "parents")
     text = "parents needs names that are text: convert the classes and the parents to strings"
     check(all(isinstance(x, str) for x in (*classes, *found, *found.values())), text, "parents")
     text = f"a parent must not be called {UNASSIGNED!r}"
     check(UNASSIGNED not in found.values(), text, "parents")
-    hierarchy = Hierarchy(classes, found)
-    check(hierarchy.ancestors, "parents holds no parent of a class of the map", "parents")
-    return hierarchy
+    has_parent = any(found.get(name, name) != name for name in classes)
+    check(has_parent, "parents holds no parent of a class of the map", "parents")
+    return Hierarchy(classes, found)
 
 
 def mixed_colors(

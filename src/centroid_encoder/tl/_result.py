@@ -19,11 +19,11 @@ in the order of the categories of the label column, the order of figures and tab
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -83,13 +83,49 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """The parts in ``uns`` that maps and cross-validations have in common."""
+    """An entry of ``uns``: the attributes are its parts, without those that are None."""
 
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
     classes: pd.Index
     id: str | None = field(default=None, kw_only=True)
     """Entry of the column ``…_map`` of its cells, see `id_of`."""
+    MARK: ClassVar[str]
+    """A part that only results of this kind have."""
+    NAME: ClassVar[Any] = staticmethod(plain_key)
+    """Function that returns the name in ``uns`` for a key."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Return the result `key` of this kind, or None if there is none.
+
+        An InputError is raised if it is damaged.
+        """
+        check_name(key, "key", "a result")
+        check_read(adata)
+        name = cls.NAME(key)
+        stored = adata.uns.get(name)
+        if not isinstance(stored, Mapping) or cls.MARK not in stored:
+            return None
+        try:
+            if "parts" in stored:
+                stored = _pruned(stored, set(np.asarray(stored["parts"]).tolist()))
+            stored["params"]["label_key"]
+            parts = {
+                part.name: stored[part.name] if part.default is MISSING else stored.get(part.name)
+                for part in fields(cls)
+            }
+            # The type of the classes after reading depends on the file format.
+            parts["classes"] = pd.Index(np.asarray(stored["classes"]).tolist())
+            return cls(**cls._checked(parts, adata))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            text = f"{error} is missing; {CONCATENATED}" if isinstance(error, KeyError) else error
+            raise InputError(f"uns[{name!r}] is damaged: {text}") from error
+
+    @classmethod
+    def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
+        """Return the parts as attributes; any error means that they are damaged."""
+        return parts
 
     @property
     def label_key(self) -> str:
@@ -97,23 +133,17 @@ class Stored:
         return str(self.params["label_key"])
 
     def to_uns(self) -> dict[str, Any]:
-        """Return the entries to write into ``uns``; the attributes that are not None."""
-        uns = self._entries()
-        return uns | {"parts": np.array(list(_paths(uns)))}
-
-    def _entries(self) -> dict[str, Any]:
+        """Return the entries to write into ``uns``."""
         uns = {name: value for name, value in vars(self).items() if value is not None}
-        return uns | {"classes": np.asarray(self.classes.tolist())}
-
-
-PARTS_OF_MAP = "history", "quality", "model", "compared", "parents"
-"""Parts of a map that can be missing."""
+        uns["classes"] = np.asarray(self.classes.tolist())
+        return uns | {"parts": np.array(list(_paths(uns)))}
 
 
 @dataclass(frozen=True)
 class StoredMap(Stored):
     """``uns[key]``: a map and its training; the classes are sorted."""
 
+    MARK = "centers"
     centers: NDArray[np.floating]
     """(M, m) centers of the Voronoi cells."""
     history: pd.DataFrame | None = None
@@ -128,19 +158,11 @@ class StoredMap(Stored):
     """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
 
     @classmethod
-    def read(cls, adata: AnnData, key: str) -> Self | None:
-        """Return the map `key`, or None if there is none; raise an InputError if it is damaged."""
-
-        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
-            centers = np.asarray(stored["centers"])
-            if centers.ndim != 2 or len(centers) != len(classes):
-                raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-            rest = {name: stored.get(name) for name in (*PARTS_OF_MAP, "id")}
-            return cls(stored["params"], classes, centers, **rest)
-
-        check_name(key, "key", "a result")
-        found: Self | None = _read(adata, key, "centers", make)
-        return found
+    def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
+        classes, centers = parts["classes"], np.asarray(parts["centers"])
+        if centers.ndim != 2 or len(centers) != len(classes):
+            raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
+        return parts | {"centers": centers}
 
     @property
     def ingested_from(self) -> str | None:
@@ -174,21 +196,11 @@ class StoredMap(Stored):
         return defaultdict(lambda: np.nan, counted)
 
 
-@dataclass(frozen=True)
-class PermutationTest:
-    """Mean probability of the own class out of fold, with equal weight for every class."""
-
-    observed: float
-    """Its value with the real labels."""
-    shuffled: NDArray[np.float64]
-    """(n_permutations,) values with shuffled labels."""
-    p_value: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredCrossValidation(Stored):
     """``uns[cv_key(key)]``: the result of `tl.cross_validate`."""
 
+    MARK, NAME = "confusion", staticmethod(cv_key)
     confusion: NDArray[np.int64]
     """(M, M) numbers of cells by their own class and the predicted class."""
     quality: Mapping[str, Any]
@@ -196,77 +208,46 @@ class StoredCrossValidation(Stored):
     intervals ``…_low`` and ``…_high``, and their standard deviation over the folds ``…_sd``."""
     per_class: pd.DataFrame
     """(M, …) ``n``, ``knn_error`` and so on for each class."""
-    errors: pd.DataFrame | None = None
+    errors: pd.DataFrame
     """One row per fold."""
-    warnings: tuple[str, ...] = ()
+    warnings: NDArray[np.str_]
     """Reasons to trust the result less."""
-    permutation: PermutationTest | None = None
-    model: str | None = None
+    permutation: Mapping[str, Any] | None = None
+    """Mean probability of the own class out of fold, with equal weight for every class: with the
+    real labels (``observed``), (n_permutations,) ``shuffled`` ones, and the ``p_value``."""
+    model: str
     """Parameters of the estimator, as JSON."""
     levels: pd.DataFrame | None = None
     """Errors at each level of parents."""
-    reason: str = ""
+    reason: str
     """Why no label looks wrong, as in `suspects`; "" if some do."""
 
     @classmethod
-    def read(cls, adata: AnnData, key: str) -> Self | None:
-        """Return the cross-validation beside the result `key`, or None if there is none.
-
-        Its classes are in the order of the categories. An InputError is raised if it is damaged.
-        """
-
-        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
-            confusion = np.asarray(stored["confusion"], dtype=np.int64)
-            if confusion.shape != 2 * (len(classes),):
-                raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
-            order = _category_order(adata, str(stored["params"]["label_key"]), classes)
-            test = stored.get("permutation")
-            return cls(
-                stored["params"],
-                classes[order],
-                confusion=confusion[np.ix_(order, order)],
-                quality=stored["quality"],
-                per_class=stored["per_class"].iloc[order].reset_index(drop=True),
-                errors=stored["errors"],
-                warnings=tuple(map(str, stored["warnings"])),
-                permutation=None if test is None else PermutationTest(**test),
-                model=stored["model"],
-                levels=stored.get("levels"),
-                reason=str(stored["reason"]),
-                id=stored.get("id"),
-            )
-
-        check_name(key, "key", "a result")
-        found: Self | None = _read(adata, cv_key(key), "confusion", make)
-        return found
-
-    def _entries(self) -> dict[str, Any]:
-        uns = super()._entries() | {"warnings": np.array(self.warnings, dtype=str)}
-        return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
+    def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
+        classes, confusion = parts["classes"], np.asarray(parts["confusion"], dtype=np.int64)
+        if confusion.shape != 2 * (len(classes),):
+            raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
+        if (test := parts["permutation"]) is not None:
+            parts["permutation"] = {x: test[x] for x in ("observed", "shuffled", "p_value")}
+        order = _category_order(adata, str(parts["params"]["label_key"]), classes)
+        return parts | {
+            "classes": classes[order],
+            "confusion": confusion[np.ix_(order, order)],
+            "per_class": parts["per_class"].iloc[order].reset_index(drop=True),
+        }
 
 
 @dataclass(frozen=True)
 class StoredPanel(Stored):
     """``uns[key]``: the result of `tl.feature_panel`."""
 
+    MARK = "chosen_from"
     errors: pd.DataFrame
     """Errors of each judge with the panel of each size, and with all features."""
     features: pd.DataFrame
     """The features that were chosen at least once; the index is their names."""
     chosen_from: NDArray[np.object_]
     """Names of the cells from which the panels in ``var`` were chosen."""
-
-    @classmethod
-    def read(cls, adata: AnnData, key: str) -> Self | None:
-        """Return the panels under `key`, or None if there are none."""
-
-        def make(stored: Mapping[str, Any], classes: pd.Index) -> Any:
-            parts = (stored[name] for name in ("errors", "features", "chosen_from"))
-            return cls(stored["params"], classes, *parts)
-
-        check_name(key, "key", "a result")
-        found: Self | None = _read(adata, key, "chosen_from", make)
-        return found
 
     @property
     def sizes(self) -> list[int]:
@@ -280,14 +261,11 @@ class StoredPanel(Stored):
 
 def panel_of(adata: AnnData, names: NDArray[np.object_]) -> tuple[StoredPanel, int] | None:
     """Return the stored panels and the size of the panel with these features, if there is one."""
-    for key, entry in adata.uns.items():
-        parts = ("features", "errors", "chosen_from", "classes", "params")
-        if isinstance(entry, Mapping) and all(part in entry for part in parts):
-            panel, size = StoredPanel.read(adata, key), len(names)
-            if panel is not None and size in panel.sizes:
-                rank = panel.features["rank"].reindex(names)
-                if rank.between(1, size).all():
-                    return panel, size
+    size = len(names)
+    for panel in filter(None, (StoredPanel.read(adata, str(key)) for key in adata.uns)):
+        rank = panel.features["rank"]
+        if size in panel.sizes and rank.reindex(names).between(1, size).all():
+            return panel, size
     return None
 
 
@@ -312,28 +290,6 @@ def out_of_fold_words(validated: StoredCrossValidation) -> str:
     """Describe the predicted classes, for a title."""
     together = " of all repeats" if is_repeated(validated) else ""
     return f"out-of-fold labels{together}, {fold_words(validated)}"
-
-
-def _read(
-    adata: AnnData, name: str, part: str, make: Callable[[Mapping[str, Any], pd.Index], Any]
-) -> Any:
-    """Return `make(stored, classes)` for ``uns[name]``, or None if this does not have the `part`.
-
-    Any error of `make` becomes an InputError.
-    """
-    check_read(adata)
-    stored = adata.uns.get(plain_key(name))
-    if not isinstance(stored, Mapping) or part not in stored:
-        return None
-    try:
-        if "parts" in stored:
-            stored = _pruned(stored, set(np.asarray(stored["parts"]).tolist()))
-        stored["params"]["label_key"]
-        # The type of the classes after reading depends on the file format.
-        return make(stored, pd.Index(np.asarray(stored["classes"]).tolist()))
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        text = f"{error} is missing; {CONCATENATED}" if isinstance(error, KeyError) else error
-        raise InputError(f"uns[{name!r}] is damaged: {text}") from error
 
 
 def _paths(entries: Mapping[str, Any], within: str = "") -> Iterator[str]:
@@ -429,9 +385,8 @@ class Result:
         """Raise an InputError if the map has no such regions."""
         if regions is not None:
             check_choice("regions", regions, Regions)
-        if regions == "decoder" and not self.stored.has_decoder:
-            text = "this map has no decoder: its regions are the Voronoi cells"
-            raise InputError(f'{text}; pass regions="voronoi"', "regions")
+        text = 'this map has no decoder: its regions are the Voronoi cells; pass regions="voronoi"'
+        check(regions != "decoder" or self.stored.has_decoder, text, "regions")
 
     @property
     def decided_by(self) -> Regions:
@@ -467,8 +422,8 @@ def read_result(
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
     key, label_key, obsm_key = plain_key(key), stored.label_key, embedding_key(key)
-    if obsm_key not in adata.obsm:
-        raise MissingKeyError(f"obsm[{obsm_key!r}], {part}, is gone")
+    is_there = obsm_key in adata.obsm
+    check(is_there, f"obsm[{obsm_key!r}], {part}, is gone", kind=MissingKeyError)
     labels = stored_column(adata, label_key, "the labels this embedding was made with")
     ours = own_cells(adata, key, stored)
     split = stored_column(adata, obs_key(key, "split"), part).where(ours)
@@ -515,18 +470,19 @@ def read_result(
 def read_map(adata: AnnData, key: str) -> StoredMap:
     """Read a map; a KeyError is raised if there is none."""
     if (stored := StoredMap.read(adata, key)) is None:
-        text = f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first, or pass the"
-        text = f"{text} key of the map"
         if key in keys_in(adata.obs):
-            text = f"obs has columns of a map {key!r}, but uns[{key!r}] lacks it; {CONCATENATED}"
-        raise MissingKeyError(text)
+            lacking = f"obs has columns of a map {key!r}, but uns[{key!r}] lacks it"
+            raise MissingKeyError(f"{lacking}; {CONCATENATED}")
+        raise MissingKeyError(
+            f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first, or pass the "
+            "key of the map"
+        )
     return stored
 
 
 def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     """Return a column of ``obs``; raise a KeyError that calls it `what` if it is missing."""
-    if column not in adata.obs:
-        raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
+    check(column in adata.obs, f"obs[{column!r}], {what}, is gone", kind=MissingKeyError)
     return adata.obs[column]
 
 
@@ -539,9 +495,10 @@ def check_free(adata: AnnData, key: str, *, is_own: bool | None = None) -> None:
     check_name(key, "key", "a result")
     if is_own is None:
         is_own = key == "ce" or StoredMap.read(adata, key) is not None
-    for slot, name in (("uns", key), ("obsm", embedding_key(key))) if not is_own else ():
+    for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"
-        check(name not in getattr(adata, slot), f"{text} or delete it first", "key_added")
+        fits = is_own or name not in getattr(adata, slot)
+        check(fits, f"{text} or delete it first", "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:

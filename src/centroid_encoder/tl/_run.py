@@ -20,9 +20,9 @@ from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import InputTypeError, check, check_name, issue_warning
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tables import colors_key, plain_key
+from centroid_encoder.tables import Column, colors_key, embedding_key, obs_key, plain_key
 from centroid_encoder.tl._check import check_key, check_read, logger, near_matches
-from centroid_encoder.tl._result import color_predictions, label_categories
+from centroid_encoder.tl._result import Stored, color_predictions, label_categories
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -70,6 +70,16 @@ def check_stop(callback: Callback, step: Report | Progress | None) -> None:
     """Call a callback, and raise StoppedTooEarly if it returns True."""
     if callback(step):
         raise StoppedTooEarly
+
+
+def count_epochs(callback: Callback, i: int, n: int, report: Report | None) -> bool:
+    """Call a callback with the number of epochs of all `n` trainings, in training `i`."""
+    step = None
+    if report is not None and report.epoch:
+        n_done, n_total = i * report.n_steps + report.step, n * report.n_steps
+        step = Progress(n_done, n_total, "epoch")
+    check_stop(callback, step)
+    return False
 
 
 @dataclass(eq=False)
@@ -166,6 +176,17 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     return cast("Tool[P, J]", tool)
 
 
+def results_of(
+    key: str, stored: Stored, columns: Mapping[Column, Any], embedding: Any, probabilities: Any
+) -> dict[str, dict[str, Any]]:
+    """Return the results under a key; a cross-validation has no embedding."""
+    obs = {obs_key(key, name): values for name, values in columns.items()}
+    obs[obs_key(key, "map")] = pd.Categorical([stored.id] * len(columns["label"]))
+    obsm = {} if embedding is None else {embedding_key(key): embedding}
+    obsm[obs_key(key, "probabilities")] = probabilities
+    return {"obs": obs, "obsm": obsm, "uns": {key: stored.to_uns()}}
+
+
 def warn_user(notice: str) -> None:
     """Log a notice and warn at the line where the user called a function of `tl`."""
     logger.warning("%s", notice)
@@ -255,9 +276,8 @@ def configured(
 ) -> CentroidEncoder:
     """Return an unfitted copy of the estimator with those of the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
-    if not isinstance(model, CentroidEncoder | None):
-        text = f"model must be a CentroidEncoder; got {type(model).__name__}"
-        raise InputTypeError(text, parameter="model")
+    text = f"model must be a CentroidEncoder; got {type(model).__name__}"
+    check(isinstance(model, CentroidEncoder | None), text, "model", InputTypeError)
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
     given = {**settings, "max_samples": max_cells}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})

@@ -70,7 +70,7 @@ def summary(adata: AnnData, key: str) -> list[str]:
         )
         kind = "held-out" if part == _result.TEST else "these"
         sentences += _confidences(held_out, of_test, kind)
-        missing = missing_classes(of_classes, "the map takes")
+        missing = missing_classes(of_classes, "the map takes", "train_voronoi_error")
         warnings = [f"Warning: {text}." for text in missing]
         if repeated := doubt_words(held_out)[1]:
             warnings.append(f"Warning: {repeated}.")
@@ -85,13 +85,13 @@ def summary(adata: AnnData, key: str) -> list[str]:
     return sentences + warnings
 
 
-def permutation_words(test: _result.PermutationTest) -> str:
+def permutation_words(test: Mapping[str, Any]) -> str:
     """Return the p value as text, with a note if it is the smallest possible or not significant."""
-    n = len(test.shuffled)
-    smallest = bool(np.isclose(test.p_value, 1 / (n + 1)))
+    n, p_value = len(test["shuffled"]), test["p_value"]
+    smallest = bool(np.isclose(p_value, 1 / (n + 1)))
     number = f"{n:,} permutation{'s' * (n > 1)}{', the smallest possible' * smallest}"
-    text = f"p = {test.p_value:.2g} ({number})"
-    if test.p_value <= SIGNIFICANT:
+    text = f"p = {p_value:.2g} ({number})"
+    if p_value <= SIGNIFICANT:
         return text
     return text + ("\ntoo few to tell" if smallest else "\nno better than chance")
 
@@ -168,19 +168,16 @@ def differing_settings(
     return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
 
 
-def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
+def missing_classes(per_class: pd.DataFrame, takes: str, error: str) -> list[str]:
     """Return a warning if classes with judged cells are predicted for no cell.
 
-    `takes` is its start: ``"the map takes"`` or the like.
+    `takes` is its start: ``"the map takes"`` or the like. The column `error` is NaN for classes
+    without judged cells.
     """
-    error = next(name for name in per_class if name.endswith("voronoi_error"))
-    is_judged = per_class[error].notna()  # the error of the training cells or of all cells
-    missing = per_class["class"][(per_class["n_predicted"] == 0) & is_judged]
-    if missing.empty:
-        return []
-    return [
-        f"{takes} no cell for {listed(pd.Index(missing))}: too few cells, or too similar to others"
-    ]
+    is_missing = (per_class["n_predicted"] == 0) & per_class[error].notna()
+    names = listed(pd.Index(per_class["class"][is_missing]))
+    text = f"{takes} no cell for {names}: too few cells, or too similar to others"
+    return [text] * bool(is_missing.any())
 
 
 def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
@@ -261,11 +258,11 @@ def panel_summary(panel: _result.StoredPanel) -> list[str]:
 
 def panel_words(errors: Mapping[str, float]) -> str:
     """Return a warning for a map on a feature panel; `errors` are those of `panel_errors`."""
-    text = "the held-out cells took part in the choice of the features, a feature panel, so that "
-    text += "their error is too small"
-    if np.isnan(errors["panel_error"]):
-        return text
-    return f"{text}; the cross-validated error of such panels is {_error(errors, 'panel_error')}"
+    error = f"; the cross-validated error of such panels is {_error(errors, 'panel_error')}"
+    return (
+        "the held-out cells took part in the choice of the features, a feature panel, so that "
+        f"their error is too small{'' if np.isnan(errors['panel_error']) else error}"
+    )
 
 
 def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
