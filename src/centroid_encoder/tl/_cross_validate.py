@@ -332,7 +332,7 @@ class CrossValidation(_run.Job):
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # The backend of Ray can only return all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
-        kind = "generator_unordered" if in_turn else "list"
+        kind = "generator" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
             joblib.delayed(train_fold)(*task) for task in self._tasks()
         )
@@ -357,7 +357,7 @@ class CrossValidation(_run.Job):
     def _collected(
         self, trained: Iterable[Trained]
     ) -> tuple[Floats, Floats, dict[Place, pd.DataFrame], dict[Place, pd.Series]]:
-        """Return what trainings in any order have found.
+        """Return what the trainings have found.
 
         That is the (3, n, M) probabilities of all cells after and before calibration, and with
         class weights, for unlabeled cells means over the folds; (n, M) linear ones; and, of each
