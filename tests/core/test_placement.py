@@ -29,6 +29,7 @@ from sklearn.model_selection import (
 
 import centroid_encoder as ce
 from centroid_encoder.core.discriminant import Discriminant
+from centroid_encoder.core.inputs import project
 from centroid_encoder.core.layout import PLACED, Layout
 from centroid_encoder.core.placement import BETWEEN_WEIGHT, Placer, Scatter
 
@@ -117,7 +118,7 @@ class TestScatter:
         X[codes == 1] *= [0.2, 0.5, 1, 2, 4]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(2)])
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
-        found = scatter.components(scatter.project(torch.tensor(X).float()))
+        found = scatter.components(project(torch.tensor(X).float(), scatter.axes))
         way = centroids[1] - centroids[0]
         for j in range(2):
             own = X[codes == j] - centroids[j]
@@ -135,7 +136,7 @@ class TestScatter:
         X = rng.normal(size=(3000, 4)) * np.array([1, 4, 9])[codes, None]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(3)])
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
-        found = scatter.components(scatter.project(torch.tensor(X).float()))
+        found = scatter.components(project(torch.tensor(X).float(), scatter.axes))
         deviations = [found[codes == j, j, 0].std() for j in range(3)]
         assert_allclose(deviations, [0.5, 1, 1.5], rtol=0.1)
 
@@ -151,7 +152,7 @@ class TestScatter:
         for mirror in (1, -1):
             positions = centroids[:, :2] * [1, mirror] @ turn.T
             turned = scatter.turned(positions)
-            found = turned.components(turned.project(torch.tensor(X).float()))
+            found = turned.components(project(torch.tensor(X).float(), turned.axes))
             for j in range(3):
                 step_factors = np.delete(positions - positions[j], j, axis=0)
                 toward = np.delete(centroids - centroids[j], j, axis=0)
@@ -164,7 +165,7 @@ class TestScatter:
     def test_scatter_is_zero_for_classes_of_equal_samples(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
         scatter = Scatter.fit(torch.zeros((20, 2)), codes, centroids, 2)
-        components = scatter.components(scatter.project(torch.tensor(centroids).float()))
+        components = scatter.components(project(torch.tensor(centroids).float(), scatter.axes))
         assert_allclose(components[[0, 1], [0, 1]], 0, atol=1e-6)
 
 

@@ -138,7 +138,17 @@ def from_arrays(
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
             knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
-            placer = _placer(arrays)
+            kind = "placement_"
+            own = {name.removeprefix(kind): x for name, x in arrays.items() if kind in name}
+            placer = Placer(
+                own["targets"],
+                Scatter(own["axes"], own["means"], own["directions"]),
+                Layout(arrays["centers"]),
+                Discriminant(own["linear_axes"], own["linear_means"]),
+                float(own["sharpness"][0]),
+                float(own["voice"][0]),
+                own["offsets"],
+            )
         if any(name.startswith("novelty_") for name in arrays):
             novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
@@ -164,25 +174,6 @@ def from_arrays(
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
-
-
-def _placer(arrays: Arrays) -> Placer:
-    targets, axes, means, directions, linear_axes, linear_means, sharpness, voice, offsets = (
-        arrays[f"placement_{name}"]
-        for name in (
-            *("targets", "axes", "means", "directions", "linear_axes", "linear_means"),
-            *("sharpness", "voice", "offsets"),
-        )
-    )
-    return Placer(
-        targets,
-        Scatter(axes, means, directions),
-        Layout(arrays["centers"]),
-        Discriminant(linear_axes, linear_means),
-        float(sharpness[0]),
-        float(voice[0]),
-        offsets,
-    )
 
 
 def _transposed(value: Tensor) -> Tensor:

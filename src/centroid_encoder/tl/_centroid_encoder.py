@@ -360,7 +360,7 @@ class Training(_run.Job):
             novelty=True,
             callback=callback,
         )
-        self.notices += [str(text) for text, _ in fit.outcome.notices]
+        self.notices += [fit.outcome.notice] * fit.outcome.interrupted
         n, offsets = len(codes), fit.map.calibration.offsets
         rows, parts = self._judged_parts(fit, is_held_out)
         places, distances = judged(fit, rows)
