@@ -542,9 +542,8 @@ class CentroidEncoder(
         check(n >= LEAST, f"novelty needs at least {LEAST} samples, but got {n}")
         text = "y lacks classes of the map; pass the labels of the training"
         check(n_found == len(self.classes_), text)
-        standardizer = self.fitted_map.standardizer
-        rows = np.arange(len(codes))
-        self.fitted_map.novelty, *_ = Novelty.fit(X, rows, codes, standardizer, of_samples)
+        training = X, np.arange(n), codes, self.fitted_map.standardizer, of_samples
+        self.fitted_map.novelty, *_ = Novelty.fit(*training)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:

@@ -203,7 +203,7 @@ def fit(
     first = partial(first_frame, X.shape[0], placer, inputs, z, sampled, codes[sampled])
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first)):
         raise StoppedTooEarly
-    del z, first
+    del z, sample, first
 
     # The training.
     received, along = _read(X, stored, placed_by[stored], inputs, placer, device)

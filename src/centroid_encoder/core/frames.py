@@ -49,7 +49,7 @@ def placed_frame(
     along: Singles,
     outputs: Tensor,
 ) -> Frame:
-    """Return a frame of n rows, of which the (b,) `rows` have a place.
+    """Return a frame of n rows; only the (b,) `rows` have a place.
 
     `codes` and `folds` hold their classes and folds, −1 for none, `along` the result of
     `Placer.project`, and `outputs` the (b, r) outputs of the networks. With a bottleneck, there is

@@ -12,14 +12,15 @@ from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.matrix import CHUNK
 
+MARGIN = 0.05
 Box: TypeAlias = "tuple[float, float, float, float] | Floats"
 """``(x_min, y_min, x_max, y_max)``, or the same as a (2, 2) array."""
 Polygon: TypeAlias = Doubles
 """(k, 2) vertices, counter-clockwise; (0, 2) for a class without a region."""
 
 
-def bounding_box(points: Floats, *, margin: float = 0.05) -> tuple[float, float, float, float]:
-    """Box around (n, 2) points, with a margin on each side as a share of its length.
+def bounding_box(points: Floats) -> tuple[float, float, float, float]:
+    """Box around (n, 2) points, with a margin on each side of `MARGIN` times its length.
 
     Points that are not finite are ignored; a ValueError is raised if there are no others. A side
     with a length of almost 0 gets the length of the other side. If both are, their length is that
@@ -34,7 +35,7 @@ def bounding_box(points: Floats, *, margin: float = 0.05) -> tuple[float, float,
     noise = np.finfo(np.float32).eps * (np.abs(points).max() or 1.0)
     extent = high - low
     longest = extent.max() if extent.max() > noise else np.abs(points).max() or 1.0
-    half = (0.5 + margin) * np.where(extent > noise, extent, longest)
+    half = (0.5 + MARGIN) * np.where(extent > noise, extent, longest)
     middle = low + extent / 2
     (x_min, y_min), (x_max, y_max) = (middle - half).tolist(), (middle + half).tolist()
     return x_min, y_min, x_max, y_max
