@@ -567,7 +567,7 @@ class CentroidEncoder(
         """
         if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self.fitted_map.novelty.quantiles(self._checked(X), self.fitted_map.standardizer)
+        return self.fitted_map.novelty.quantiles(self._checked(X))
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class of the nearest center, in whose Voronoi cell a sample lies.

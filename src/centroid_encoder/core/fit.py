@@ -97,7 +97,7 @@ class Fit:
         learned = self.map.novelty
         if learned is None or self.scored is None:
             return np.full(self.X.shape[0], np.nan, dtype=np.float32)
-        novelty = learned.quantiles(self.X, self.map.standardizer)
+        novelty = learned.quantiles(self.X)
         rows, scores = self.scored
         novelty[rows] = learned.ranks(scores)
         return novelty

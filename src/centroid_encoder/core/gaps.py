@@ -103,10 +103,10 @@ class Imputed:
 
     def _estimates(self) -> Iterator[Doubles]:
         """Yield the rows whose values are estimated: expected values, and then random ones."""
-        x, scaler = np.array(dense(self.x[self._rows]), np.float64), self._map.standardizer
+        x = np.array(dense(self.x[self._rows]), np.float64)
         if self._map.novelty is None:
-            return iter([np.where(self._gaps, scaler.mean, x)])
-        return self._map.novelty.estimates(x, self._gaps, scaler)
+            return iter([np.where(self._gaps, self._map.standardizer.mean, x)])
+        return self._map.novelty.estimates(x, self._gaps)
 
     def expected(self) -> Any:
         """(n, d) values with expected ones in the gaps, dense if there are any."""
@@ -129,10 +129,10 @@ class Imputed:
 
     def novelty(self) -> Floats:
         """(n,) novelty; NaN if the map has none."""
-        novelty, scaler, lost = self._map.novelty, self._map.standardizer, self._lost
+        novelty, lost = self._map.novelty, self._lost
         if novelty is None:
             return np.full(len(lost), np.nan)
-        found = novelty.quantiles(self.x, scaler, self._absent, lost)
+        found = novelty.quantiles(self.x, self._absent, lost)
         if len(rows := self._rows):
-            found[rows] = novelty.quantiles(next(self._estimates()), scaler, lost=lost[rows])
+            found[rows] = novelty.quantiles(next(self._estimates()), lost=lost[rows])
         return found

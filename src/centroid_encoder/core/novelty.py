@@ -50,6 +50,7 @@ class Novelty:
     logarithms of `Surroundings`, each standardised.
     """
 
+    standardizer: Standardizer  #: Its weights are ignored
     axes: Floats  #: (d, K) principal axes of n training samples
     offset: Doubles  #: (K,) mean of the samples on the axes
     reference: Floats  #: (n, K) samples on the axes
@@ -69,11 +70,11 @@ class Novelty:
     ) -> tuple[Self, Codes, Doubles]:
         """Learn from about 2,000 of the (n_train,) rows `index` of (n_rows, d) data.
 
-        `codes` and `groups` hold the (n_train,) classes and groups of these rows. The weights of
-        the standardizer are ignored. Returns the novelty, rows, and their scores: those of the
-        chosen rows or, with groups, of all rows. The score of a row is computed from the chosen
-        rows of the other folds. Folds do not split groups, and groups count equally: the novelty
-        of a cell of a new donor is its quantile among cells of donors that were left out.
+        `codes` and `groups` hold the (n_train,) classes and groups of these rows. Returns the
+        novelty, rows, and their scores: those of the chosen rows or, with groups, of all rows. The
+        score of a row is computed from the chosen rows of the other folds. Folds do not split
+        groups, and groups count equally: the novelty of a cell of a new donor is its quantile among
+        cells of donors that were left out.
         """
         if groups is not None and len(np.unique(groups)) == 1:
             groups = None
@@ -104,7 +105,7 @@ class Novelty:
             sums = np.cumsum(1 / np.maximum(np.bincount(of_known), N_OF_CLASS)[of_known])
             known = known[sums.searchsorted((np.arange(len(z)) + 0.5) / len(z) * sums[-1])]
         offset, reference = product(center[None], axes)[0], product(z, axes)
-        fitted = cls(axes, offset, reference, codes, location, spread, known)
+        fitted = cls(standardizer, axes, offset, reference, codes, location, spread, known)
         return fitted, index[scored], scores
 
     @cached_property
@@ -158,11 +159,7 @@ class Novelty:
         return np.asarray(((logarithms - self.location) / self.spread).sum(axis=1))
 
     def quantiles(
-        self,
-        X: Matrix | Lazy,
-        standardizer: Standardizer,
-        absent: Mask | None = None,
-        lost: Doubles | None = None,
+        self, X: Matrix | Lazy, absent: Mask | None = None, lost: Doubles | None = None
     ) -> Singles:
         """(n,) shares of the training samples that are less novel than each row of (n, d) data.
 
@@ -175,7 +172,7 @@ class Novelty:
             axes, offset = self._axes_without(absent)
         quantiles = np.empty(X.shape[0], dtype=np.float32)
         for part, chunk in row_chunks(X):
-            scores = self._scores(_points(chunk, standardizer, axes) - offset)
+            scores = self._scores(_points(chunk, self.standardizer, axes) - offset)
             if lost is not None and lost[part].any():
                 scores -= np.interp(lost[part], *self.shifts)
             quantiles[part] = self.ranks(scores)
@@ -187,7 +184,7 @@ class Novelty:
         upto = np.searchsorted(self.known, scores + EQUAL, side="right")
         return ((below + upto) / (2 * len(self.known))).astype(np.float32)
 
-    def estimates(self, X: Doubles, gaps: Mask, standardizer: Standardizer) -> Iterator[Doubles]:
+    def estimates(self, X: Doubles, gaps: Mask) -> Iterator[Doubles]:
         """Yield X with an estimate in each of the (n, d) `gaps`, from the other values of its row.
 
         The first of the (n, d) arrays has expectations under probabilistic principal component
@@ -198,7 +195,7 @@ class Novelty:
         rows.
         """
         axes, center = self.axes.astype(np.float64), self.axes @ self.offset
-        (noise, prior), K = self.prior, axes.shape[1]
+        (noise, prior), K, standardizer = self.prior, axes.shape[1], self.standardizer
         filled = np.where(gaps, standardizer.mean, X)
         away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
         in_all = gaps.all(axis=0)

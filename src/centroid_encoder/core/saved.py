@@ -133,6 +133,17 @@ def from_arrays(
             for name in network.state_dict()
         }
         network.load_state_dict(weights, strict=True, assign=True)
+        clip, found = config["clip"], config["calibration"]
+        curve = float(found["temperature"]), float(found["exponent"])
+        of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
+        # A value of NaN is above nothing.
+        if not all(0 < value < np.inf for value in (*curve, 1 if clip is None else clip)):
+            raise ValueError("the clip or the calibration is not in its range")
+        for array in of_classes:
+            if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
+                raise ValueError("the calibration does not fit the classes")
+        scaling = arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf
+        standardizer = Standardizer(*scaling)
         span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
         axes = knots = placer = novelty = None
         if "placement_axes" in arrays:
@@ -150,19 +161,10 @@ def from_arrays(
                 own["offsets"],
             )
         if any(name.startswith("novelty_") for name in arrays):
-            novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
+            stored = (arrays[f"novelty_{part.name}"] for part in fields(Novelty)[1:])
+            novelty = Novelty(standardizer, *stored)
             novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
-        clip, found = config["clip"], config["calibration"]
-        curve = float(found["temperature"]), float(found["exponent"])
-        of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
-        # A value of NaN is above nothing.
-        if not all(0 < value < np.inf for value in (*curve, 1 if clip is None else clip)):
-            raise ValueError("the clip or the calibration is not in its range")
-        for array in of_classes:
-            if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
-                raise ValueError("the calibration does not fit the classes")
-        scaling = arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf
-        inputs = Inputs(Standardizer(*scaling), axes, knots)
+        inputs = Inputs(standardizer, axes, knots)
         if inputs.n != network.shape["n_inputs"]:
             raise ValueError(f"{inputs.n} inputs for a network of {network.shape}")
         return FittedMap(
