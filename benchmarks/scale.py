@@ -33,7 +33,8 @@ from scipy import sparse
 
 from benchmarks.parts import peak_memory
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix
+from centroid_encoder.core.arrays import Codes
+from centroid_encoder.core.matrix import CHUNK, Lazy, Matrix
 
 RESULTS = Path(__file__).parent / "results" / "scale.csv"
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)

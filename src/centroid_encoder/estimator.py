@@ -18,18 +18,19 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import Tags, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from centroid_encoder import checks
 from centroid_encoder.checks import RandomState, plain
 from centroid_encoder.core import saved
+from centroid_encoder.core.arrays import Codes
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.inputs import Scale
 from centroid_encoder.core.map import FittedMap
-from centroid_encoder.core.matrix import Codes, Lazy, Matrix, looks_whole
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import Optimizer, Schedule
@@ -345,8 +346,8 @@ class CentroidEncoder(
             text = f"groups has no effect with {name}={value!r}: one network is trained on all"
             check(groups is None or getattr(self, name) != value, f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
-        for text, category in done.outcome.notices:
-            warnings.warn(text, category, stacklevel=3)
+        if done.outcome.interrupted:
+            warnings.warn(done.outcome.notice, ConvergenceWarning, stacklevel=3)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
             warnings.warn(text, stacklevel=3)
@@ -394,18 +395,9 @@ class CentroidEncoder(
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             device, seed = checks.resolve_device(self.device), checks.draw_seed(self.random_state)
+            training = X, codes, classes, params, device, seed
             with one_thread():
-                done = fit(
-                    X,
-                    codes,
-                    classes,
-                    params,
-                    device,
-                    seed,
-                    groups=groups,
-                    novelty=novelty,
-                    callback=callback,
-                )
+                done = fit(*training, groups=groups, novelty=novelty, callback=callback)
             self.trained_on_counts_ = looks_whole(X)
             reports = done.outcome.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}
@@ -550,9 +542,8 @@ class CentroidEncoder(
         check(n >= LEAST, f"novelty needs at least {LEAST} samples, but got {n}")
         text = "y lacks classes of the map; pass the labels of the training"
         check(n_found == len(self.classes_), text)
-        standardizer = self.fitted_map.standardizer
-        rows = np.arange(len(codes))
-        self.fitted_map.novelty, *_ = Novelty.fit(X, rows, codes, standardizer, of_samples)
+        training = X, np.arange(n), codes, self.fitted_map.standardizer, of_samples
+        self.fitted_map.novelty, *_ = Novelty.fit(*training)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -576,7 +567,7 @@ class CentroidEncoder(
         """
         if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self.fitted_map.novelty.quantiles(self._checked(X), self.fitted_map.standardizer)
+        return self.fitted_map.novelty.quantiles(self._checked(X))
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class of the nearest center, in whose Voronoi cell a sample lies.

@@ -199,33 +199,17 @@ def test_unsuitable_labels_and_data_are_errors(X: Any, codes: Any) -> None:
 
 def test_the_first_frame_does_not_separate_classes_of_noise() -> None:
     """Each row is placed by a regression on the other rows."""
-    rng, frames = np.random.default_rng(0), []
-
-    def see(report: Report | None) -> bool:
-        if report is not None and report.stage == "start":
-            frames.append(report.frame())
-        return False
-
-    X, codes = rng.normal(size=(300, 90)), np.arange(300) % 3
-    ce.CentroidEncoder(max_epochs=1, scale="feature").fit_codes(
-        X, codes, np.arange(3), callback=see
-    )
-    embedding, centers = frames[0]
+    X, codes = np.random.default_rng(0).normal(size=(300, 90)), np.arange(300) % 3
+    embedding, centers = trained(X, codes, max_epochs=1, scale="feature").frames[0]
     assert (nearest_center(embedding, centers) == codes).mean() < 0.45
 
 
 def test_each_epoch_has_a_frame_also_with_groups() -> None:
     """Also if the classes differ so much between the groups that the error of new ones is large."""
-    rng, frames = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
     codes, groups = rng.integers(0, 4, 600), np.arange(600) % 6
     X = rng.normal(size=(4, 12))[codes] + 2.5 * rng.normal(size=(6, 4, 12))[groups, codes]
-
-    def see(report: Report | None) -> bool:
-        if report is not None:
-            frames.append(report.frame())
-        return False
-
-    ce.CentroidEncoder(max_epochs=5).fit(X, codes, groups=groups, callback=see)
+    frames = trained(X, codes, groups=groups, max_epochs=5).frames
     assert len(frames) == 6
     assert all(frame is not None for frame in frames)
 

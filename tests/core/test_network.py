@@ -90,15 +90,6 @@ def test_folding_batch_norm_gives_plain_layers_with_the_same_outputs(
     torch.testing.assert_close(plain.encode(samples()), before, rtol=1e-4, atol=1e-5)
 
 
-def test_hidden_layers_of_the_encoder_are_normalised_over_the_batch() -> None:
-    network = Network(6, (7,), 2, 5, "tanh", torch.Generator().manual_seed(0), batch_norm=True)
-    first, last = network.encoder
-    hidden = first(samples())
-    hidden = (hidden - hidden.mean(dim=0)) / (hidden.var(dim=0, correction=0) + 1e-5).sqrt()
-    found = network.train().encode(samples())
-    torch.testing.assert_close(found, last(torch.tanh(hidden)), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_each_of_several_networks_computes_the_same_as_alone(hidden: tuple[int, ...]) -> None:
     several = make(hidden, n_outputs=0, n_networks=3)

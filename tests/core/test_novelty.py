@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import matrix, novelty
-from centroid_encoder.core.inputs import Standardizer, fit_standardizer
+from centroid_encoder.core.inputs import fit_standardizer
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
 
@@ -26,17 +26,21 @@ def drawn(n: int, classes: range, seed: int) -> tuple[NDArray[np.float32], NDArr
     return np.maximum(X, 0).astype(np.float32), codes
 
 
-def fitted(X: object, codes: NDArray[np.intp]) -> tuple[Novelty, Standardizer]:
+def fitted(
+    X: object, codes: NDArray[np.intp], groups: NDArray[np.intp] | None = None
+) -> tuple[Novelty, NDArray[np.float64]]:
+    """Novelty that is learned from all samples, and their scores."""
     index = np.arange(len(codes))
     standardizer = fit_standardizer(X, index, codes, "supervised", 10.0, 2000)[0]
-    return Novelty.fit(X, index, codes, standardizer)[0], standardizer
+    model, _, scores = Novelty.fit(X, index, codes, standardizer, groups)
+    return model, scores
 
 
 @pytest.mark.parametrize("n", [60, 400, 3000])
 def test_quantiles_of_known_classes_are_uniform(n: int) -> None:
     X, codes = drawn(n, range(4), 0)
-    model, standardizer = fitted(X, codes)
-    found = np.sort(model.quantiles(drawn(4000, range(4), 1)[0], standardizer))
+    model, _ = fitted(X, codes)
+    found = np.sort(model.quantiles(drawn(4000, range(4), 1)[0]))
     uniform = (np.arange(4000) + 0.5) / 4000
     # Kolmogorov's distance.
     assert np.abs(found - uniform).max() < 1.9 / np.sqrt(min(n, 2000))
@@ -45,9 +49,9 @@ def test_quantiles_of_known_classes_are_uniform(n: int) -> None:
 
 def test_an_unknown_class_is_novel() -> None:
     X, codes = drawn(800, range(4), 0)
-    model, standardizer = fitted(X, codes)
-    known = model.quantiles(drawn(400, range(4), 1)[0], standardizer)
-    unknown = model.quantiles(drawn(400, range(4, 5), 1)[0], standardizer)
+    model, _ = fitted(X, codes)
+    known = model.quantiles(drawn(400, range(4), 1)[0])
+    unknown = model.quantiles(drawn(400, range(4, 5), 1)[0])
     assert roc_auc_score(np.repeat([0, 1], 400), np.concatenate([known, unknown])) > 0.97
 
 
@@ -63,24 +67,15 @@ def of_donors(
     return X.astype(np.float32), codes, groups
 
 
-def fitted_by_groups(
-    X: NDArray[np.float32], codes: NDArray[np.intp], groups: NDArray[np.intp] | None
-) -> tuple[Novelty, Standardizer, NDArray[np.float64]]:
-    index = np.arange(len(X))
-    standardizer = fit_standardizer(X, index, codes, "feature", 10.0, None)[0]
-    model, _, scores = Novelty.fit(X, index, codes, standardizer, groups)
-    return model, standardizer, scores
-
-
 def test_known_cells_of_new_donors_are_not_novel() -> None:
     found = []
     for seed in range(6):
         X, codes, groups = of_donors(seed, (960,) + (30,) * 7)
-        model, standardizer, scores = fitted_by_groups(X, codes, groups)
+        model, scores = fitted(X, codes, groups)
         trained = [(model.ranks(scores)[groups == i] > 0.95).mean() for i in range(8)]
         known = of_donors(seed, (60,) * 16, first=8)[0]
         unknown = of_donors(seed, (10,) * 16, range(4, 5), first=8)[0]
-        new = [(model.quantiles(x, standardizer) > 0.95).mean() for x in (known, unknown)]
+        new = [(model.quantiles(x) > 0.95).mean() for x in (known, unknown)]
         found.append([np.mean(trained), *new])
     # All groups count equally.
     assert np.mean(found, axis=0)[0] == pytest.approx(0.05, abs=0.01)
@@ -93,11 +88,9 @@ def test_a_class_of_one_donor_does_not_hide_unknown_classes() -> None:
     for seed in range(8):
         X, codes, groups = of_donors(seed, (120,) * 8)
         is_of_donor = (codes > 0) | (groups == 3)
-        model, standardizer, _ = fitted_by_groups(
-            X[is_of_donor], codes[is_of_donor], groups[is_of_donor]
-        )
+        model, _ = fitted(X[is_of_donor], codes[is_of_donor], groups[is_of_donor])
         unknown = of_donors(seed, (10,) * 16, range(4, 5), first=8)[0]
-        found.append((model.quantiles(unknown, standardizer) > 0.95).mean())
+        found.append((model.quantiles(unknown) > 0.95).mean())
     assert np.mean(found) > 0.85
 
 
@@ -115,9 +108,9 @@ def test_the_samples_of_every_group_are_in_the_reference() -> None:
 def test_tiny_groups_have_a_novelty(sizes: tuple[int, ...]) -> None:
     X, codes = drawn(sum(sizes), range(2), 0)
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    model, standardizer, scores = fitted_by_groups(X, codes, groups)
+    model, scores = fitted(X, codes, groups)
     assert np.isfinite(scores).all()
-    assert np.isfinite(model.quantiles(X, standardizer)).all()
+    assert np.isfinite(model.quantiles(X)).all()
 
 
 def test_features_of_weight_zero_affect_novelty() -> None:
@@ -126,14 +119,15 @@ def test_features_of_weight_zero_affect_novelty() -> None:
     model, *_ = Novelty.fit(X, np.arange(800), codes, standardizer)
     other = drawn(200, range(2), 1)[0]
     other[:, np.flatnonzero(standardizer.weight == 0)] += 3
-    assert np.median(model.quantiles(other, standardizer)) > 0.99
+    assert np.median(model.quantiles(other)) > 0.99
 
 
 @pytest.mark.parametrize(("n", "d"), [(700, 400), (150, 1000)])
 def test_leading_axes_are_those_of_a_pca(n: int, d: int) -> None:
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + rng.normal(size=(n, d))).astype("f4")
-    model, standardizer = fitted(X, np.arange(n) % 3)
+    model, _ = fitted(X, np.arange(n) % 3)
+    standardizer = model.standardizer
     z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
     pca = PCA(20, svd_solver="full").fit(z)
     cosines = np.linalg.svd(pca.components_[:6] @ model.axes[:, :6], compute_uv=False)
@@ -147,9 +141,9 @@ def test_dependent_features_have_fewer_axes(rank: int) -> None:
     codes = np.arange(300) % 3
     base = rng.normal(size=(300, rank)) + 3 * codes[:, None]
     mixing = rng.normal(size=(rank, 60))
-    model, standardizer = fitted(base @ mixing, codes)
+    model, _ = fitted(base @ mixing, codes)
     assert model.axes.shape == (60, rank)
-    found = model.quantiles((rng.normal(size=(300, rank)) + 3) @ mixing, standardizer)
+    found = model.quantiles((rng.normal(size=(300, rank)) + 3) @ mixing)
     assert (found > 0.95).mean() < 0.12
 
 
@@ -183,13 +177,13 @@ def test_estimates_are_of_a_normal_distribution(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(novelty, "N_DRAWS", 4000)
     monkeypatch.setattr(novelty, "DRAWN", 1)
     X, codes = drawn(500, range(4), 0)
-    model, standardizer = fitted(X, codes)
-    rng = np.random.default_rng(1)
+    model, _ = fitted(X, codes)
+    rng, standardizer = np.random.default_rng(1), model.standardizer
     x = drawn(20, range(4), 1)[0].astype(float)
     gaps = rng.random(x.shape) < 0.3
     gaps[:, 3], gaps[5] = True, False
     x[gaps] = np.nan
-    found, *others = model.estimates(x, gaps, standardizer)
+    found, *others = model.estimates(x, gaps)
     draws = np.stack(others)
     # The covariance of the z-scores in the model: the axes, and the same noise in all features.
     variance, (d, K) = model.reference.var(axis=0), model.axes.shape
@@ -214,14 +208,11 @@ def test_estimates_are_of_a_normal_distribution(monkeypatch: pytest.MonkeyPatch)
 
 def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -> None:
     X, codes = drawn(800, range(4), 0)
-    model, standardizer = fitted(X, codes)
+    model, _ = fitted(X, codes)
     known, unknown = (drawn(300, classes, 1)[0] for classes in (range(4), range(4, 5)))
     gaps = np.zeros(known.shape, dtype=bool)
     gaps[:, ::2] = True
-    a, b = (
-        model.quantiles(next(model.estimates(x.astype(float), gaps, standardizer)), standardizer)
-        for x in (known, unknown)
-    )
+    a, b = (model.quantiles(next(model.estimates(x.astype(float), gaps))) for x in (known, unknown))
     assert (a > 0.95).mean() < 0.2
     assert roc_auc_score(np.repeat([0, 1], 300), np.concatenate([a, b])) > 0.85
 
@@ -229,21 +220,21 @@ def test_classes_are_recognised_and_novel_ones_found_by_half_of_the_features() -
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
 def test_estimates_change_the_novelty_of_known_cells_little(share: float) -> None:
     X, codes = drawn(800, range(4), 0)
-    model, standardizer = fitted(X, codes)
+    model, _ = fitted(X, codes)
     query = drawn(400, range(4), 1)[0].astype(float)
     gaps = np.zeros(query.shape, dtype=bool)
     order = np.random.default_rng(2).permutation(query.shape[1])
     gaps[:, order[: round(share * query.shape[1])]] = True
     lost = np.square(model.axes[gaps[0]]).sum() / model.axes.shape[1]
-    estimated = next(model.estimates(query, gaps, standardizer))
-    found = model.quantiles(estimated, standardizer, lost=np.full(400, lost))
-    before, plain = (model.quantiles(x, standardizer) for x in (query, estimated))
+    estimated = next(model.estimates(query, gaps))
+    found = model.quantiles(estimated, lost=np.full(400, lost))
+    before, plain = (model.quantiles(x) for x in (query, estimated))
     change, uncorrected = (abs(np.median(x) - np.median(before)) for x in (found, plain))
     assert change < 0.3
     assert change < uncorrected - 0.05
     # The same on the axes, without values in the gaps.
     query[gaps] = 99
-    same = model.quantiles(query, standardizer, gaps[0], np.full(400, lost))
+    same = model.quantiles(query, gaps[0], np.full(400, lost))
     assert_allclose(same, found, atol=0.01)
 
 
@@ -251,8 +242,8 @@ def test_duplicates_are_not_novel() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=600)
     X = (rng.random((600, 2)) < np.array([0.2, 0.5, 0.8])[codes][:, None]).astype(np.float32)
-    model, standardizer = fitted(X[:300], codes[:300])
-    assert (model.quantiles(X[300:], standardizer) > 0.95).mean() <= 0.05
+    model, _ = fitted(X[:300], codes[:300])
+    assert (model.quantiles(X[300:]) > 0.95).mean() <= 0.05
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
@@ -261,13 +252,13 @@ def test_sparse_data_and_batches_give_the_same_novelty(
 ) -> None:
     X, codes = drawn(400, range(4), 0)
     query = drawn(50, range(5), 1)[0]
-    dense, standardizer = fitted(X, codes)
-    expected = dense.quantiles(query, standardizer)
+    dense, _ = fitted(X, codes)
+    expected = dense.quantiles(query)
     monkeypatch.setattr(matrix, "VALUES_AT_ONCE", 2900)
     found, _ = fitted(kind(X), codes)
     for asked in (kind(query), query):
-        assert_allclose(found.quantiles(asked, standardizer), expected, atol=2 / 400)
-        assert_allclose(dense.quantiles(asked, standardizer), expected, atol=2 / 400)
+        assert_allclose(found.quantiles(asked), expected, atol=2 / 400)
+        assert_allclose(dense.quantiles(asked), expected, atol=2 / 400)
 
 
 def test_the_reference_is_small_and_has_every_class() -> None:
@@ -293,6 +284,6 @@ def test_the_reference_is_small_and_has_every_class() -> None:
 )
 @pytest.mark.filterwarnings("error")
 def test_degenerate_data_have_a_novelty(X: NDArray[np.float64]) -> None:
-    model, standardizer = fitted(X, np.arange(len(X)) % 2)
-    found = model.quantiles(X, standardizer)
+    model, _ = fitted(X, np.arange(len(X)) % 2)
+    found = model.quantiles(X)
     assert ((found >= 0) & (found <= 1)).all()

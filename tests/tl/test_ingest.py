@@ -277,8 +277,8 @@ class TestNames:
         map_ = ce.tl.fitted_model(known).fitted_map
         lost = np.square(map_.novelty.axes[~used]).sum() / map_.novelty.axes.shape[1]
         masks = np.broadcast_to(~used, new.shape)
-        expected = next(map_.novelty.estimates(gaps.X.astype(float), masks, map_.standardizer))
-        expected = map_.novelty.quantiles(expected, map_.standardizer, lost=np.full(60, lost))
+        expected = next(map_.novelty.estimates(gaps.X.astype(float), masks))
+        expected = map_.novelty.quantiles(expected, lost=np.full(60, lost))
         assert_allclose(some.obs["ce_novelty"], expected, atol=0.02)
 
     def test_other_features_are_ignored_and_all_cannot_be_missing(self, known, new, ingest):

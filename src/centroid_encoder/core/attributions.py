@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Singles
 from centroid_encoder.core.discriminant import LEAST
 from centroid_encoder.core.map import FittedMap
 
@@ -16,7 +16,7 @@ N_STEPS = 32
 
 def attribute(
     map_: FittedMap, z: Tensor, baseline: Tensor, group: int, others: list[int]
-) -> NDArray[np.float32]:
+) -> Singles:
     """(n, k) contributions of the features of (n, k) standardised rows to the margin of a class.
 
     The sum over the features is the margin of the row less that of the (k,) `baseline`, except for

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, softmax, stdtrit, xlogy
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask
 from centroid_encoder.core.matrix import product
 from centroid_encoder.core.quality import LEAST_UNITS, Z
 from centroid_encoder.core.splits import at_most
-
-Floats = NDArray[np.floating]
-Codes = NDArray[np.integer]
 
 TEMPERATURES = (1e-3, 1e3)  # in units of the root mean square of the centroids
 EXPONENTS = (0.1, 4.0)
@@ -80,20 +77,18 @@ class Calibration:
         n, n_classes = distances.shape
         if not n:
             return before
-        known = np.isfinite(distances)
+        known, there = np.isfinite(distances), np.where(np.isfinite(distances), distances, 0)
         target = np.where(known, 1 / (n + 2) / max(n_classes - 1, 1), 0)
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
         target *= weights[:, None]
 
-        def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        def loss(logs: Doubles) -> tuple[float, Doubles]:
             """Mean loss of the samples, and its derivatives by log T and log a."""
             one = replace(before, temperature=np.exp(logs[0]), exponent=np.exp(logs[1]))
             log_probabilities = log_softmax(one.logits(distances), axis=1)
             value = -(target[known] * log_probabilities[known]).sum() + np.square(logs[1]) / 2
             # With u = (d / T)^a, ∂u/∂log T = −a·u and ∂u/∂log a = u·log u.
-            u = np.where(
-                known, (np.where(known, distances, 0) / one.temperature) ** one.exponent, 0
-            )
+            u = np.where(known, (there / one.temperature) ** one.exponent, 0)
             excess = np.exp(log_probabilities) * target.sum(axis=1, keepdims=True) - target
             slope = [one.exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
             # A mean, because with the slopes of a sum the first step would be far too long.
@@ -119,18 +114,15 @@ class Calibration:
         """
         n_classes, nearest = distances.shape[1], distances.argmin(axis=1)
         p = self.probabilities(distances)[np.arange(len(nearest)), nearest]
-        log_odds, right, terms = (
-            logit(p.clip(1e-9, 1 - 1e-9)),
-            nearest == labels,
-            np.zeros(n_classes),
-        )
+        log_odds, right = logit(p.clip(1e-9, 1 - 1e-9)), nearest == labels
+        terms = np.zeros(n_classes)
         for _ in range(N_STEPS):
             p = expit(log_odds + terms[nearest])
             slope = np.bincount(nearest, weights * (right - p), n_classes) - RIDGE * terms
             terms += slope / (np.bincount(nearest, weights * p * (1 - p), n_classes) + RIDGE)
         return replace(self, terms=tuple(terms.tolist()))
 
-    def logits(self, distances: Floats) -> NDArray[np.float64]:
+    def logits(self, distances: Floats) -> Doubles:
         """(n, M) logits for (n, M) distances to the centroids."""
         scaled = np.asarray(distances, dtype=np.float64) / self.temperature
         logits = np.asarray(self.offsets or 0.0) - scaled**self.exponent
@@ -139,7 +131,7 @@ class Calibration:
             logits[np.arange(len(logits)), nearest] += np.asarray(self.terms)[nearest]
         return np.asarray(logits)
 
-    def probabilities(self, distances: Floats) -> NDArray[np.float64]:
+    def probabilities(self, distances: Floats) -> Doubles:
         """(n, M) probabilities for (n, M) distances to the centroids."""
         return np.asarray(softmax(self.logits(distances), axis=1))
 
@@ -150,7 +142,7 @@ def cross_fitted_probabilities(
     parts: Codes,
     offsets: tuple[float, ...] = (),
     weights: Floats | None = None,
-) -> NDArray[np.float64]:
+) -> Doubles:
     """(n, M) probabilities of samples, each calibrated with the samples of the other (n,) parts.
 
     Samples of the part −1 are used for all calibrations, and their probabilities are NaN. The other
@@ -168,8 +160,8 @@ def cross_fitted_probabilities(
 
 
 def calibration_bins(
-    confidence: Floats, right: NDArray[np.bool_], n_bins: int = 10
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    confidence: Floats, right: Mask, n_bins: int = 10
+) -> tuple[Doubles, Doubles, Codes]:
     """Group (n,) predictions into bins by confidence, with about as many predictions in each.
 
     Bins of equal width would be nearly empty except near 1 (Nixon et al., 2019). Predictions of
@@ -186,7 +178,7 @@ def calibration_bins(
 
 
 def calibration_error(
-    confidence: Floats, right: NDArray[np.bool_], units: Codes | None = None, n_bins: int = 10
+    confidence: Floats, right: Mask, units: Codes | None = None, n_bins: int = 10
 ) -> tuple[float, float, float]:
     """Root mean square of mean confidence − share right over bins, and its 95 % interval.
 
@@ -221,7 +213,7 @@ def calibration_error(
         noise = np.where(variance > noise.var(axis=0), drawn, noise)
     # The smallest part of the gaps with which the drawn squares are often as large as the found.
     parts = np.linspace(0, 1, 21)
-    scaled: NDArray[np.float64] = np.multiply.outer(parts, gaps)[:, None]
+    scaled: Doubles = np.multiply.outer(parts, gaps)[:, None]
     drawn = np.square(scaled + noise) @ (count / n)
     squared, largest = np.square(gaps) @ (count / n), np.quantile(drawn, 0.975, axis=1)
     error = float(np.sqrt(np.maximum(squared - variance @ (count / n), 0)))

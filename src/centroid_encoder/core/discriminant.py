@@ -7,12 +7,11 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.inputs import class_sums
-from centroid_encoder.core.matrix import Codes
 
 N_AXES = 150  # with more features, the analysis receives their leading principal axes
 FAR = 1e3  # coordinate of the mean of a class without samples
@@ -23,9 +22,9 @@ LEAST = -30.0  # smallest log-likelihood, relative to that of the most probable 
 class Discriminant:
     """Directions along which the classes differ, and the means of the classes."""
 
-    axes: NDArray[np.float32]
+    axes: Singles
     """(b, k) directions of the inputs, along which the variance within the classes is about 1."""
-    means: NDArray[np.float64]
+    means: Doubles
     """(M, b) coordinates of the class means along the axes."""
 
     @classmethod
@@ -47,21 +46,16 @@ class Discriminant:
         found[sizes == 0] = FAR
         return cls((shown.T @ axes.double().cpu()).float().numpy(), found)
 
-    def distances(self, along: NDArray[np.floating]) -> NDArray[np.float64]:
+    def distances(self, along: Floats) -> Doubles:
         """(n, M) halves of the squared Mahalanobis distances of (n, b) coordinates to the means."""
         return np.asarray(cdist(along, self.means, "sqeuclidean") / 2)
 
-    def likelihoods(self, along: NDArray[np.floating]) -> NDArray[np.float64]:
+    def likelihoods(self, along: Floats) -> Doubles:
         """(n, M) log-likelihoods of (n, b) coordinates, less the largest; none is below `LEAST`."""
         distances = self.distances(along)
         less = distances - distances.min(axis=1, keepdims=True)
         # Smooth, so that the places of cells far away do not have kinks.
         return np.asarray(LEAST * np.tanh(less / -LEAST))
-
-    def project(self, z: Tensor) -> NDArray[np.float32]:
-        """(n, b) coordinates of (n, k) standardised rows along the axes."""
-        axes = torch.tensor(self.axes, device=z.device)
-        return np.asarray((z @ axes.T).cpu(), dtype=np.float32)
 
 
 def shrunk_covariance(residuals: Tensor) -> Tensor:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chunks
-
-Doubles = NDArray[np.float64]
+from centroid_encoder.core.arrays import Codes, Doubles, Mask
+from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse, row_chunks
 
 BYTES_AT_ONCE = 2**32
 """Largest size of the columns of a matrix in a file that are in memory at the same time."""
@@ -140,7 +138,7 @@ def _compared(sums: Doubles, reference: int | None) -> dict[str, Doubles]:
     return found | {"positive": above / n, "positive_rest": of_rest(above) / n_rest}
 
 
-def different(values: Doubles, is_first: NDArray[np.bool_], n_features: int) -> Codes:
+def different(values: Doubles, is_first: Mask, n_features: int) -> Codes:
     """Choose columns that are not alike within two groups; earlier columns have precedence.
 
     `values` holds (n, d) values of both groups, NaN where one is missing.

@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import discriminant, placement
+from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.frames import Frames
-from centroid_encoder.core.inputs import (
-    Inputs,
-    Standardizer,
-    class_sums,
-    fit_standardizer,
-    network_axes,
-)
+from centroid_encoder.core.frames import first_frame, placed_frame
+from centroid_encoder.core.inputs import Inputs, class_sums, fit_standardizer, network_axes, project
 from centroid_encoder.core.map import FittedMap, Judged
-from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
+from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
@@ -63,10 +57,10 @@ class Fit:
     groups: Codes | None
     data: TrainingData
     """The rows in memory."""
-    along: NDArray[np.float32]
+    along: Singles
     """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
-    scored: tuple[Codes, NDArray[np.float64]] | None = None
+    scored: tuple[Codes, Doubles] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
     def judge(self, index: Codes | None = None) -> Iterator[Judged]:
@@ -75,10 +69,10 @@ class Fit:
         Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
         index = np.arange(self.X.shape[0]) if index is None else index
-        for start in range(0, len(index), CHUNK):
-            yield self.map.judge_inputs(*self.read(index[start : start + CHUNK]))
+        for part in chunks(len(index)):
+            yield self.map.judge_inputs(*self.read(index[part]))
 
-    def read(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32], Tensor]:
+    def read(self, rows: Codes) -> tuple[Tensor, Singles, Tensor]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, stored = self.map.device, self.division.in_memory
         folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
@@ -90,12 +84,12 @@ class Fit:
             return inputs, along, folds
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
-    def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
+    def embed(self, index: Codes | None = None) -> Singles:
         """(n, m) embedding of all rows, or of those of an index."""
         empty = np.empty((0, self.map.n_components), np.float32)
         return np.concatenate([empty, *(places for places, _ in self.judge(index))])
 
-    def novelty(self) -> NDArray[np.float32]:
+    def novelty(self) -> Singles:
         """(n,) novelty of all rows; NaN if it was not learned.
 
         If novelty was learned from a row, its score is computed from the other folds only.
@@ -103,7 +97,7 @@ class Fit:
         learned = self.map.novelty
         if learned is None or self.scored is None:
             return np.full(self.X.shape[0], np.nan, dtype=np.float32)
-        novelty = learned.quantiles(self.X, self.map.standardizer)
+        novelty = learned.quantiles(self.X)
         rows, scores = self.scored
         novelty[rows] = learned.ranks(scores)
         return novelty
@@ -179,49 +173,71 @@ def fit(
     """
     known = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
-    division = divide(
-        codes,
-        params,
-        lambda n_train: resolved(params, n_train, X.shape[1], n_classes)["n_networks"],
-        seed,
-        groups,
-    )
-    rows, stored = division.train, division.in_memory
-    weights = _class_weights(params["class_weight"], classes, known, codes, rows)
+
+    def most_networks(n_train: int) -> int:
+        return int(resolved(params, n_train, X.shape[1], n_classes)["n_networks"])
+
+    division = divide(codes, params, most_networks, seed, groups)
+    rows, stored, placed_by = division.train, division.in_memory, division.placed_by
+    trained, absent = classes[known], np.delete(classes, known)
+    given = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
+    weights = np.asarray(given / given[codes[rows]].mean(), dtype=np.float32)
 
     # What the networks receive, and the places of the classes, come from a sample of the rows.
-    standardizer, shares, sampled, z = _standardized(X, codes, division, params, device)
+    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
+    sampled = rows[in_sample]
+    standardizer, shares, sample = fit_standardizer(
+        X,
+        rows,
+        codes[rows],
+        params["scale"],
+        np.inf if params["clip"] is None else params["clip"],
+        params["max_features"],
+        division.folds[rows] if division.n_networks > 1 else None,
+        in_sample,
+    )
+    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
-    of_sample, inputs, placer = codes[sampled], Inputs(standardizer), None
+    inputs, placer = Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
+        of_sample = z, codes[sampled], division.folds[sampled]
+        inputs = Inputs.fit(standardizer, shares, *of_sample, n_classes, len(rows))
         sizes = np.bincount(codes[rows], minlength=n_classes)
-        of_rows = z, of_sample, division.folds[sampled]
-        inputs = Inputs.fit(standardizer, shares, *of_rows, n_classes, len(rows))
-        centroids = _centroids(z, np.arange(len(z)), of_sample, n_classes)
-        targets = CentroidTargets.fit(centroids, settings["output"], device)
-        objective = CentroidTargets.spread_out(centroids, device)
-        placer = _places(inputs, shares, *of_rows, centroids, objective, sizes, n_components)
-    noise = inputs.noise(z, settings["dropout"])
-    frames, callback = Frames(X.shape[0], placer), callback or (lambda report: False)
-    start = partial(frames.start, z, inputs, sampled, of_sample)
-    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start)):
+        placer, targets, objective = _places(inputs, shares, *of_sample, sizes, settings)
+        del of_sample
+    noise, callback = inputs.noise(z, settings["dropout"]), callback or (lambda report: False)
+    first = partial(first_frame, X.shape[0], placer, inputs, z, sampled, codes[sampled])
+    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first)):
         raise StoppedTooEarly
-    del z, start
+    del z, sample, first
 
     # The training.
-    received, along = _read(X, stored, division.placed_by[stored], inputs, placer, device)
-    data = _training_data(received, codes, division, weights, noise)
+    received, along = _read(X, stored, placed_by[stored], inputs, placer, device)
+    trains, validates = (np.searchsorted(stored, x) for x in (rows, division.validation))
+    parts = codes[stored], trains, validates, weights, division.folds[stored]
+    data = TrainingData(received, *(torch.from_numpy(x).to(device) for x in parts), noise)
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
-        centroids = _centroids(received, np.searchsorted(stored, rows), codes[rows], n_classes)
+        centroids = _centroids(received, trains, codes[rows], n_classes)
         output, compactness = settings["output"], settings["compactness"]
         targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
     generator = torch.Generator().manual_seed(seed)
     widths = (n_components, objective.n_outputs) if placer is None else (objective.n_outputs, 0)
-    network = _network(inputs.n, widths, settings, division, generator).to(device)
-    frame = partial(frames.frame, stored, codes[stored], division.placed_by[stored], along)
+    network = Network(
+        inputs.n,
+        settings["hidden"],
+        *widths,
+        settings["activation"],
+        generator,
+        batch_norm=settings["batch_norm"],
+        n_networks=division.n_networks,
+    ).to(device)
+    network.votes.copy_(torch.from_numpy(division.votes))
+    frame = partial(
+        placed_frame, X.shape[0], placer, stored, codes[stored], placed_by[stored], along
+    )
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
@@ -249,47 +265,10 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     return known
 
 
-def _class_weights(
-    given: Any, classes: NDArray[Any], known: Codes, codes: Codes, rows: Codes
-) -> NDArray[np.float32]:
-    """(M,) weights of the classes, with mean 1 over the training rows."""
-    trained, absent = classes[known], np.delete(classes, known)
-    weights = class_weights(given, trained[codes[codes >= 0]], trained, absent)
-    return np.asarray(weights / weights[codes[rows]].mean(), dtype=np.float32)
-
-
-def _standardized(
-    X: Matrix | Lazy,
-    codes: Codes,
-    division: Division,
-    params: Mapping[str, Any],
-    device: torch.device,
-) -> tuple[Standardizer, NDArray[np.float64], Codes, Tensor]:
-    """Compute the standardisation, and standardise a sample of the training rows.
-
-    Returns the standardizer and the shares of `fit_standardizer`, the (s,) rows of the sample, and
-    the (s, k) standardised rows.
-    """
-    rows = division.train
-    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
-    standardizer, shares, sample = fit_standardizer(
-        X,
-        rows,
-        codes[rows],
-        params["scale"],
-        np.inf if params["clip"] is None else params["clip"],
-        params["max_features"],
-        division.folds[rows] if division.n_networks > 1 else None,
-        in_sample,
-    )
-    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
-    return standardizer, shares, rows[in_sample], z
-
-
-def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> NDArray[np.float64]:
+def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
     """(M, k) class means of rows of (n, k) inputs, which have the classes `codes`; 0 for none."""
     sums = np.zeros((n_classes, z.shape[1]))
-    for part in gen_batches(len(rows), CHUNK):
+    for part in chunks(len(rows)):
         own = z[torch.from_numpy(rows[part]).to(z.device)].cpu().double().numpy()
         sums += class_sums(own, codes[part], len(sums))
     centroids = sums / np.bincount(codes, minlength=n_classes).clip(1)[:, None]
@@ -299,34 +278,37 @@ def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> NDArray[
 
 def _places(
     inputs: Inputs,
-    shares: NDArray[np.float64],
+    shares: Doubles,
     z: Tensor,
     codes: Codes,
     folds: Codes,
-    centroids: NDArray[np.float64],
-    objective: CentroidTargets,
     sizes: Codes,
-    n_components: int,
-) -> Placer:
+    settings: Mapping[str, Any],
+) -> tuple[Placer, CentroidTargets, CentroidTargets]:
     """Lay out the classes, and compute the scatter from all of the rows and without each fold.
 
-    `sizes` holds the (M,) numbers of training rows; the others are those of `Inputs.fit`.
+    `sizes` holds the (M,) numbers of training rows; the others are those of `Inputs.fit`. Returns
+    the placer, the targets in the span of the centroids, and those of the networks.
     """
-    weight, wanted = inputs.standardizer.weight, objective.coordinates.cpu().numpy()
+    n_classes, weight = len(sizes), inputs.standardizer.weight
+    centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
+    objective = CentroidTargets.spread_out(centroids, z.device)
+    of_classes = objective.coordinates.cpu().numpy(), int(settings["n_components"]), sizes
     # The discriminant analysis receives the z-scores without the weights of the features.
     axes = network_axes(z, 1 / weight[inputs.standardizer.kept], discriminant.N_AXES)
-    linear = Discriminant.fit(z, axes, codes, len(sizes))
-    placer, of_folds = Placer.fit(z, codes, centroids, wanted, n_components, sizes, linear), []
+    linear = Discriminant.fit(z, axes, codes, n_classes)
+    placer, of_folds = Placer.fit(z, codes, centroids, *of_classes, linear), []
     for k, (share, own_axes) in enumerate(zip(shares, inputs.of_features, strict=True)):
         own = np.flatnonzero(folds != k)
         received = z[own] @ own_axes.T
-        means = _centroids(received, np.arange(len(own)), codes[own], len(sizes))
+        means = _centroids(received, np.arange(len(own)), codes[own], n_classes)
         # Which features have a weight follows from the labels, too.
         has_weight = torch.from_numpy(share > 0).to(z.device)
-        linear = Discriminant.fit(z[own], axes * has_weight, codes[own], len(sizes))
-        of_fold = received, codes[own], means, wanted, n_components, sizes, linear
+        linear = Discriminant.fit(z[own], axes * has_weight, codes[own], n_classes)
+        of_fold = received, codes[own], means, *of_classes, linear
         of_folds.append(Placer.fit(*of_fold, placer.layout))
-    return replace(placer, of_folds=tuple(of_folds))
+    targets = CentroidTargets.fit(centroids, settings["output"], z.device)
+    return replace(placer, of_folds=tuple(of_folds)), targets, objective
 
 
 def _read(
@@ -336,7 +318,7 @@ def _read(
     inputs: Inputs,
     placer: Placer | None,
     device: torch.device,
-) -> tuple[Tensor, NDArray[np.float32]]:
+) -> tuple[Tensor, Singles]:
     """Read the rows that are kept in memory; `folds` holds the fold that places each, or −1.
 
     Returns the inputs of the networks, and the (n_in_memory, a + b) result of `Placer.project`
@@ -356,51 +338,13 @@ def _read(
             own, (a, r) = np.flatnonzero(folds[part] == k), of_fold.scatter.axes.shape
             at = torch.from_numpy(own).to(device)
             its_rows, x = part.start + own, received[k, part][at, :r]
-            along[its_rows, :a] = of_fold.scatter.project(x)
-            along[its_rows, -len(of_fold.linear.axes) :] = of_fold.linear.project(z[at])
+            along[its_rows, :a] = project(x, of_fold.scatter.axes)
+            along[its_rows, -len(of_fold.linear.axes) :] = project(z[at], of_fold.linear.axes)
     return received[0] if len(received) == 1 else received, along
 
 
-def _network(
-    n_inputs: int,
-    widths: tuple[int, int],
-    settings: Mapping[str, Any],
-    division: Division,
-    generator: torch.Generator,
-) -> Network:
-    """Return untrained networks; `widths` are those of the code and the decoder's output."""
-    network = Network(
-        n_inputs,
-        settings["hidden"],
-        *widths,
-        settings["activation"],
-        generator,
-        batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
-    )
-    network.votes.copy_(torch.from_numpy(division.votes))
-    return network
-
-
-def _training_data(
-    received: Tensor,
-    codes: Codes,
-    division: Division,
-    weights: NDArray[np.float32],
-    noise: Tensor | None,
-) -> TrainingData:
-    """Return the data of a training on the rows in memory."""
-    stored = division.in_memory
-    index = (np.searchsorted(stored, rows) for rows in (division.train, division.validation))
-    labels, trains, validates, class_weight, folds = (
-        torch.from_numpy(x).to(received.device)
-        for x in (codes[stored], *index, weights, division.folds[stored])
-    )
-    return TrainingData(received, labels, trains, validates, class_weight, folds, noise)
-
-
 @torch.no_grad()
-def _complete(done: Fit, class_weights: NDArray[np.float32], novelty: bool) -> None:
+def _complete(done: Fit, of_classes: Singles, novelty: bool) -> None:
     """Add odds, centers, calibration and, if it is wanted, novelty to the map."""
     fitted, codes, division = done.map, done.codes, done.division
     trained, unseen = done.trained, done.unseen
@@ -412,7 +356,7 @@ def _complete(done: Fit, class_weights: NDArray[np.float32], novelty: bool) -> N
     else:
         inputs, along, folds = done.read(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
-        weights = class_weights[codes[some]].astype(np.float64)
+        weights = of_classes[codes[some]].astype(np.float64)
         fold = division.folds[some]
         if division.n_networks > 1:
             # Each network counts in the fit of the odds as much as it counts for new rows.

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.matrix import Codes, Lazy, Matrix, row_chunks
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask
+from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
 
 if TYPE_CHECKING:
     from centroid_encoder.core.map import FittedMap
-
-Floats = NDArray[np.floating]
 
 
 def values_of(x: Any) -> NDArray[Any]:
@@ -53,7 +52,7 @@ def fill(x: Any, values: Floats) -> Any:
     return x
 
 
-def means_without_gaps(X: Matrix | Lazy, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+def means_without_gaps(X: Matrix | Lazy, rows: Mask) -> Doubles:
     """(d,) means of the finite values of the rows in a mask; 0 for a feature without any."""
     sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], rows.sum())
     for part, chunk in row_chunks(X):
@@ -78,9 +77,7 @@ class Imputed:
         Share of the features of the networks that a row may lack.
     """
 
-    def __init__(
-        self, map_: FittedMap, X: Matrix, absent: NDArray[np.bool_], allowed: float = 1.0
-    ) -> None:
+    def __init__(self, map_: FittedMap, X: Matrix, absent: Mask, allowed: float = 1.0) -> None:
         self._map, self._absent, used = map_, absent, map_.standardizer.weight > 0
         self.n_gaps = count_gaps(X[:, ~absent] if absent.any() else X)
         """(n,) numbers of missing values without those of absent features."""
@@ -104,12 +101,12 @@ class Imputed:
         self.x = fill(X, means)
         """(n, d) values with a mean for each missing one, sparse if X is."""
 
-    def _estimates(self) -> Iterator[NDArray[np.float64]]:
+    def _estimates(self) -> Iterator[Doubles]:
         """Yield the rows whose values are estimated: expected values, and then random ones."""
-        x, scaler = np.array(dense(self.x[self._rows]), np.float64), self._map.standardizer
+        x = np.array(dense(self.x[self._rows]), np.float64)
         if self._map.novelty is None:
-            return iter([np.where(self._gaps, scaler.mean, x)])
-        return self._map.novelty.estimates(x, self._gaps, scaler)
+            return iter([np.where(self._gaps, self._map.standardizer.mean, x)])
+        return self._map.novelty.estimates(x, self._gaps)
 
     def expected(self) -> Any:
         """(n, d) values with expected ones in the gaps, dense if there are any."""
@@ -132,10 +129,10 @@ class Imputed:
 
     def novelty(self) -> Floats:
         """(n,) novelty; NaN if the map has none."""
-        novelty, scaler, lost = self._map.novelty, self._map.standardizer, self._lost
+        novelty, lost = self._map.novelty, self._lost
         if novelty is None:
             return np.full(len(lost), np.nan)
-        found = novelty.quantiles(self.x, scaler, self._absent, lost)
+        found = novelty.quantiles(self.x, self._absent, lost)
         if len(rows := self._rows):
-            found[rows] = novelty.quantiles(next(self._estimates()), scaler, lost=lost[rows])
+            found[rows] = novelty.quantiles(next(self._estimates()), lost=lost[rows])
         return found

@@ -8,13 +8,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn.functional import pad
 
-from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chunks
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
+from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse, row_chunks
 
 Scale = Literal["supervised", "feature", "global"]
 
@@ -39,9 +39,9 @@ class Standardizer:
     such a value from dominating the map.
     """
 
-    mean: NDArray[np.float64]  #: (d,)
-    scale: NDArray[np.float64]  #: (d,) standard deviations; 1 for constant features
-    weight: NDArray[np.float64]  #: (d,) factor of each z-score; 0 for features that are left out
+    mean: Doubles  #: (d,)
+    scale: Doubles  #: (d,) standard deviations; 1 for constant features
+    weight: Doubles  #: (d,) factor of each z-score; 0 for features that are left out
     clip: float  #: Largest absolute z-score; inf for no limit
 
     @cached_property
@@ -66,7 +66,7 @@ class Standardizer:
         z.sub_(mean).div_(scale).clamp_(-self.clip, self.clip).mul_(weight)
         return z.float().to(device)
 
-    def inverse(self, inputs: NDArray[np.floating]) -> NDArray[np.float32]:
+    def inverse(self, inputs: Floats) -> Singles:
         """Map (n, k) standardised rows back to (n, d) data; features left out get their means."""
         X = np.broadcast_to(self.mean, (len(inputs), len(self.mean))).astype(np.float32)
         z = inputs / self.weight[self.kept]
@@ -88,7 +88,7 @@ class Inputs:
     def fit(
         cls,
         standardizer: Standardizer,
-        shares: NDArray[np.float64],
+        shares: Doubles,
         z: Tensor,
         codes: Codes,
         folds: Codes,
@@ -160,7 +160,7 @@ def fit_standardizer(
     max_features: int | None,
     folds: Codes | None = None,
     sample: Codes = NONE,
-) -> tuple[Standardizer, NDArray[np.float64], Any]:
+) -> tuple[Standardizer, Doubles, Any]:
     """Compute the standardisation from (n_train,) sorted rows of X, in one pass.
 
     `codes` holds the classes of the rows. `scale`, `clip` and `max_features` are those of
@@ -176,18 +176,34 @@ def fit_standardizer(
     # A group is the rows of one fold and one class.
     groups = codes if folds is None else folds * n_classes + codes
     n_groups = n_networks * n_classes if scale == "supervised" else 0
-    scaler, sums, sampled = _moments(X, rows, groups, n_groups, sample)
+    # scikit-learn accumulates in float64 and distinguishes constant features from rounding errors.
+    scaler, sums = StandardScaler(with_mean=not is_sparse(X)), np.zeros((n_groups, n_features))
+    parts: list[Any] = []
+    for part, chunk in row_chunks(X, rows):
+        first, last = np.searchsorted(sample, (part.start, part.stop))
+        parts.append(chunk[sample[first:last] - part.start])
+        if n_groups:
+            sums += class_sums(chunk, groups[part], n_groups)
+        if sparse.issparse(chunk):
+            # scikit-learn before 1.9 needs indices of 32 bits from the second chunk on.
+            chunk = chunk.astype(np.float64)
+            chunk.sum_duplicates()
+            chunk.indices, chunk.indptr = (
+                x.astype(np.int32) for x in (chunk.indices, chunk.indptr)
+            )
+        scaler.partial_fit(chunk)
+    sampled = sparse.vstack(parts, format="csr") if is_sparse(X) else np.concatenate(parts)
     deviation, weights = scaler.scale_, np.ones((n_networks, n_features))
     if scale == "global":
         rms = float(np.sqrt(scaler.var_.mean()))
         deviation = np.full(n_features, rms if rms > 0 else 1.0)
     if scale == "supervised":
         counts = np.bincount(groups, minlength=n_groups).reshape(n_networks, n_classes)
-        sums = sums.reshape(n_networks, n_classes, n_features)
+        of_groups = sums.reshape(n_networks, n_classes, n_features)
         if folds is not None:
-            counts, sums = counts.sum(axis=0) - counts, sums.sum(axis=0) - sums
+            counts, of_groups = counts.sum(axis=0) - counts, of_groups.sum(axis=0) - of_groups
         for k in range(n_networks):
-            ratio = correlation_ratio(counts[k], sums[k], np.square(deviation))
+            ratio = correlation_ratio(counts[k], of_groups[k], np.square(deviation))
             # If no feature is related to the classes, all have the same weight.
             weights[k] = ratio if ratio.any() else 1
             if max_features is not None and max_features < n_features:
@@ -200,32 +216,7 @@ def fit_standardizer(
     return standardizer, weights[:, standardizer.kept] / weight[standardizer.kept], sampled
 
 
-def _moments(
-    X: Matrix | Lazy, rows: Codes, groups: Codes, n_groups: int, sample: Codes
-) -> tuple[StandardScaler, NDArray[np.float64], Any]:
-    """Moments of rows, (n_groups, d) sums of the rows of each group, and the rows of a sample."""
-    # scikit-learn accumulates in float64 and distinguishes constant features from rounding errors.
-    scaler = StandardScaler(with_mean=not is_sparse(X))
-    sums = np.zeros((n_groups, X.shape[1]))
-    sampled: list[Any] = []
-    for part, chunk in row_chunks(X, rows):
-        first, last = np.searchsorted(sample, (part.start, part.stop))
-        sampled.append(chunk[sample[first:last] - part.start])
-        if n_groups:
-            sums += class_sums(chunk, groups[part], n_groups)
-        if sparse.issparse(chunk):
-            # scikit-learn before 1.9 needs indices of 32 bits from the second chunk on.
-            chunk = chunk.astype(np.float64)
-            chunk.sum_duplicates()
-            chunk.indices, chunk.indptr = (
-                x.astype(np.int32) for x in (chunk.indices, chunk.indptr)
-            )
-        scaler.partial_fit(chunk)
-    joined = sparse.vstack(sampled, format="csr") if is_sparse(X) else np.concatenate(sampled)
-    return scaler, sums, joined
-
-
-def class_sums(z: Any, codes: Codes, n: int) -> NDArray[np.float64]:
+def class_sums(z: Any, codes: Codes, n: int) -> Doubles:
     """(n, k) sums of (b, k) dense or CSR rows over n classes; repeated calls give the same bits."""
     members = np.ones(len(codes)), codes, np.arange(len(codes) + 1)
     one_hot: Any = sparse.csr_array(members, shape=(len(codes), n))
@@ -233,14 +224,12 @@ def class_sums(z: Any, codes: Codes, n: int) -> NDArray[np.float64]:
     return np.asarray(sums if isinstance(sums, np.ndarray) else sums.toarray(), dtype=np.float64)
 
 
-def _normalized(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalized(weight: Doubles) -> Doubles:
     """Scale weights to unit mean square over the features with a weight."""
     return np.asarray(weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight)))
 
 
-def correlation_ratio(
-    counts: Codes, sums: NDArray[np.float64], variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def correlation_ratio(counts: Codes, sums: Doubles, variance: Doubles) -> Doubles:
     """(d,) correlation ratio of features with the classes, adjusted for chance.
 
     The square root of Kelley's (1935) ε²: the share of a feature's variance that is between the
@@ -279,7 +268,12 @@ def principal_axes(inputs: Tensor, n_axes: int) -> tuple[Tensor, Tensor]:
     return (found @ vectors[:, :n_axes]).T.contiguous(), values[:n_axes]
 
 
-def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
+def project(z: Tensor, axes: Singles) -> Singles:
+    """(n, a) coordinates of (n, k) standardised rows along (a, k) axes."""
+    return np.asarray((z @ torch.tensor(axes, device=z.device).T).cpu(), dtype=np.float32)
+
+
+def network_axes(z: Tensor, share: Doubles, n: int) -> Tensor:
     """(r, k) axes along which a network receives the features, with r = min(n, k).
 
     `z` holds (s, k) standardised rows that the network is trained on, and `share` the (k,) weights
@@ -294,7 +288,7 @@ def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
 
 
-def discriminant_axes(z: Tensor, share: NDArray[np.float64], codes: Codes, n: int) -> Tensor:
+def discriminant_axes(z: Tensor, share: Doubles, codes: Codes, n: int) -> Tensor:
     """(r, k) axes that separate the classes of (s, k) standardised rows; r = min(n − 1, k).
 
     These are the axes of a linear discriminant analysis of `n` classes (Fisher 1936; Rao 1948),

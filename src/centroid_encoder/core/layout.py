@@ -7,17 +7,13 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from centroid_encoder.core.matrix import Codes, product
-
-Floats = NDArray[np.floating]
-Doubles = NDArray[np.float64]
-Singles = NDArray[np.float32]
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
+from centroid_encoder.core.matrix import product
 
 SIZE = 0.3  # standard deviation of the scatter in the plane, where near classes are 1 apart
 # A gauge is 0 at the position of a class and 1 at the border of its cell (see `Layout`).

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.inputs import Inputs, Standardizer
-from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
+from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.targets import CentroidTargets
 
-Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
+Judged = tuple[Singles, Singles]
 """(n, m) embedding of rows, and their (n, M) distances to the classes."""
 
 
@@ -30,7 +30,7 @@ class FittedMap:
     inputs: Inputs
     network: Network
     targets: CentroidTargets
-    centers: NDArray[np.float64]
+    centers: Doubles
     """(M, m) class means of the embedded training rows, or the positions of the classes."""
     placer: Placer | None
     """Places rows in Voronoi cells; None with a bottleneck, whose code is the embedding."""
@@ -52,7 +52,7 @@ class FittedMap:
         """Dimension m of the embedding."""
         return int(self.centers.shape[1])
 
-    def embed(self, X: Matrix) -> NDArray[np.float32]:
+    def embed(self, X: Matrix) -> Singles:
         """(n, m) embedding of (n, d) data."""
         return np.concatenate([places for places, _ in self.judge(X)])
 
@@ -66,7 +66,7 @@ class FittedMap:
         for _, chunk in row_chunks(X):
             yield self.judge_inputs(*self.read(self.standardizer(chunk, self.device)))
 
-    def read(self, z: Tensor) -> tuple[Tensor, NDArray[np.float32]]:
+    def read(self, z: Tensor) -> tuple[Tensor, Singles]:
         """Inputs of the networks for (b, k) standardised rows, and (b, a) coordinates.
 
         The coordinates are those of `Placer.project`. There are none (a = 0) with a bottleneck.
@@ -75,9 +75,7 @@ class FittedMap:
         return self.inputs(z), none if self.placer is None else self.placer.project(z)
 
     @torch.no_grad()
-    def judge_inputs(
-        self, inputs: Tensor, along: NDArray[np.float32], folds: Tensor | None = None
-    ) -> Judged:
+    def judge_inputs(self, inputs: Tensor, along: Singles, folds: Tensor | None = None) -> Judged:
         """Embedding of rows and distances to the classes, from the result of `read`.
 
         `folds` holds for each row the one network that places it, or −1 for all networks; None
@@ -92,7 +90,7 @@ class FittedMap:
 
     def judge_draws(
         self, expected: Matrix, draws: Iterable[Matrix]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]:
+    ) -> tuple[Singles, Singles, Doubles]:
         """Embedding, distances to the classes and (n, M) probabilities of rows of random values.
 
         `draws` are (n, d) arrays with random values of the rows, and `expected` is their
@@ -106,13 +104,13 @@ class FittedMap:
             embedding = self.embed(expected)
             return embedding, self.distances(embedding), probabilities
         logits = [log_softmax(-np.square(x, dtype=np.float64), axis=1) for x in judged]
-        chunks = (self.standardizer(chunk, self.device) for _, chunk in row_chunks(expected))
-        along = np.concatenate([self.placer.project(z) for z in chunks])
+        z = (self.standardizer(chunk, self.device) for _, chunk in row_chunks(expected))
+        along = np.concatenate([self.placer.project(part) for part in z])
         return *self.placer.judge_logits(logsumexp(logits, axis=0), along), probabilities
 
     def decide(
-        self, judged: Iterable[Judged], n: int, out: NDArray[np.float32] | None = None
-    ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
+        self, judged: Iterable[Judged], n: int, out: Singles | None = None
+    ) -> tuple[Singles, Codes, Singles]:
         """Embedding of n rows, (n,) predicted classes, and the (n,) probabilities of these.
 
         The distances are reduced chunk by chunk, since those of all rows would take much memory.
@@ -131,7 +129,7 @@ class FittedMap:
             done = part.stop
         return embedding, predicted, confidence
 
-    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+    def distances(self, embedding: Floats) -> Singles:
         """(n, M) distances of (n, m) points of the embedding to the classes.
 
         With a bottleneck, distances of the decoder's output h(z) to the centroids, proportional to
@@ -139,20 +137,18 @@ class FittedMap:
         Voronoi cells, `Layout.distances`.
         """
         found = np.empty((len(embedding), len(self.centers)), np.float32)
-        for start in range(0, len(embedding), CHUNK):
-            part = slice(start, start + CHUNK)
+        for part in chunks(len(embedding)):
             if self.placer is not None:
                 found[part] = self.placer.layout.distances(embedding[part])
             else:
                 found[part] = self.targets.distances(self._decoded(embedding[part])).cpu().numpy()
         return found
 
-    def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+    def decode(self, embedding: Floats) -> Singles:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
         data = np.empty((len(embedding), len(self.standardizer.mean)), np.float32)
         centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
-        for start in range(0, len(embedding), CHUNK):
-            part = slice(start, start + CHUNK)
+        for part in chunks(len(embedding)):
             if self.placer is not None:
                 components, codes = self.placer.layout.components(embedding[part])
                 within = self.placer.scatter.inverse(components, codes)
@@ -162,12 +158,12 @@ class FittedMap:
             data[part] = self.standardizer.inverse(z)
         return data
 
-    def centroids(self) -> NDArray[np.float32]:
+    def centroids(self) -> Singles:
         """(M, d) centroids, the targets of the training, in the units of the data."""
         targets = self.targets.coordinates.cpu().numpy()
         return self.standardizer.inverse(self.targets.to_input(targets))
 
     @torch.no_grad()
-    def _decoded(self, embedding: NDArray[np.floating]) -> Tensor:
+    def _decoded(self, embedding: Floats) -> Tensor:
         z = torch.from_numpy(np.array(embedding, dtype=np.float32)).to(self.device)
         return self.network.decode(z)

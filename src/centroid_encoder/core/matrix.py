@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from centroid_encoder.core.arrays import Codes
+
 # Strings, because scipy's matrix classes cannot be subscripted before scipy 1.16.
 CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
 Matrix: TypeAlias = "NDArray[Any] | CSR"
-Codes: TypeAlias = NDArray[np.intp]
 
 CHUNK = 4096  # largest number of rows that are processed at once
 VALUES_AT_ONCE = 2**24  # largest number of values of dense rows that are processed at once
@@ -37,6 +38,12 @@ def is_sparse(X: Matrix | Lazy) -> bool:
     return X.is_sparse if isinstance(X, Lazy) else bool(sparse.issparse(X))
 
 
+def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
+    """Yield slices of at most `size` that divide n rows; none for 0 rows."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
 def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[slice, Matrix]]:
     """Read the rows of X, or those of sorted indices `rows`, in chunks.
 
@@ -44,9 +51,7 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
     """
     n = X.shape[0] if rows is None else len(rows)
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)
-    n_rows = max(1, min(CHUNK, values // max(X.shape[1], 1)))
-    for start in range(0, n, n_rows):
-        part = slice(start, min(start + n_rows, n))
+    for part in chunks(n, max(1, min(CHUNK, values // max(X.shape[1], 1)))):
         yield part, X[part] if rows is None or n == X.shape[0] else X[rows[part]]
 
 

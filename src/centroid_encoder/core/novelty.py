@@ -12,11 +12,11 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask, Singles
 from centroid_encoder.core.inputs import Standardizer, principal_axes
-from centroid_encoder.core.matrix import Codes, Lazy, Matrix, product, row_chunks
+from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import cross_validation_folds, representatives
 
@@ -40,10 +40,6 @@ N_SIMULATED = 300  # reference samples by which it is found how far estimates ch
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the features, that are estimated in them
 EQUAL = 0.02  # scores with smaller differences count as equal
 
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Points = NDArray[np.floating]
-
 
 @dataclass(frozen=True)
 class Novelty:
@@ -54,13 +50,14 @@ class Novelty:
     logarithms of `Surroundings`, each standardised.
     """
 
-    axes: Points  #: (d, K) principal axes of n training samples
-    offset: Floats  #: (K,) mean of the samples on the axes
-    reference: Points  #: (n, K) samples on the axes
+    standardizer: Standardizer  #: Its weights are ignored
+    axes: Floats  #: (d, K) principal axes of n training samples
+    offset: Doubles  #: (K,) mean of the samples on the axes
+    reference: Floats  #: (n, K) samples on the axes
     codes: Codes  #: (n,) classes of the samples
-    location: Floats  #: (2,) means of the logarithms of held-out samples
-    spread: Floats  #: (2,) standard deviations of the logarithms of held-out samples
-    known: Floats  #: (n,) sorted scores of held-out samples
+    location: Doubles  #: (2,) means of the logarithms of held-out samples
+    spread: Doubles  #: (2,) standard deviations of the logarithms of held-out samples
+    known: Doubles  #: (n,) sorted scores of held-out samples
 
     @classmethod
     def fit(
@@ -70,14 +67,14 @@ class Novelty:
         codes: Codes,
         standardizer: Standardizer,
         groups: Codes | None = None,
-    ) -> tuple[Self, Codes, Floats]:
+    ) -> tuple[Self, Codes, Doubles]:
         """Learn from about 2,000 of the (n_train,) rows `index` of (n_rows, d) data.
 
-        `codes` and `groups` hold the (n_train,) classes and groups of these rows. The weights of
-        the standardizer are ignored. Returns the novelty, rows, and their scores: those of the
-        chosen rows or, with groups, of all rows. The score of a row is computed from the chosen
-        rows of the other folds. Folds do not split groups, and groups count equally: the novelty
-        of a cell of a new donor is its quantile among cells of donors that were left out.
+        `codes` and `groups` hold the (n_train,) classes and groups of these rows. Returns the
+        novelty, rows, and their scores: those of the chosen rows or, with groups, of all rows. The
+        score of a row is computed from the chosen rows of the other folds. Folds do not split
+        groups, and groups count equally: the novelty of a cell of a new donor is its quantile among
+        cells of donors that were left out.
         """
         if groups is not None and len(np.unique(groups)) == 1:
             groups = None
@@ -108,7 +105,7 @@ class Novelty:
             sums = np.cumsum(1 / np.maximum(np.bincount(of_known), N_OF_CLASS)[of_known])
             known = known[sums.searchsorted((np.arange(len(z)) + 0.5) / len(z) * sums[-1])]
         offset, reference = product(center[None], axes)[0], product(z, axes)
-        fitted = cls(axes, offset, reference, codes, location, spread, known)
+        fitted = cls(standardizer, axes, offset, reference, codes, location, spread, known)
         return fitted, index[scored], scores
 
     @cached_property
@@ -117,7 +114,7 @@ class Novelty:
         return Surroundings(self.reference, self.codes)
 
     @cached_property
-    def prior(self) -> tuple[float, Floats]:
+    def prior(self) -> tuple[float, Doubles]:
         """Variance around the axes, and its ratio to that along them, a (K, K) diagonal matrix.
 
         This is probabilistic principal component analysis (Tipping & Bishop 1999).
@@ -126,7 +123,7 @@ class Novelty:
         noise = max((d - variance.sum()) / max(d - K, 1), LEAST_NOISE)
         return noise, noise * np.diag(1 / np.maximum(variance - noise, 1e-6))
 
-    def _axes_without(self, absent: NDArray[np.bool_]) -> tuple[Points, Floats]:
+    def _axes_without(self, absent: Mask) -> tuple[Floats, Doubles]:
         """(d, K) axes and (K,) offset for rows without the `absent` features, a (d,) mask.
 
         These features have no effect: on the axes, their expectations are in their place.
@@ -137,7 +134,7 @@ class Novelty:
         return axes.astype(self.axes.dtype), center @ axes
 
     @cached_property
-    def shifts(self) -> Floats:
+    def shifts(self) -> Doubles:
         """(2, S) shares of the features, by their squares on the axes, and changes of the scores.
 
         A change is the median over reference samples of the score without these features less that
@@ -147,11 +144,8 @@ class Novelty:
         own = rng.permutation(len(self.reference))[:N_SIMULATED]
         noise = np.sqrt(self.prior[0]) * rng.standard_normal((len(own), len(axes)))
         z = noise + (self.reference[own] - noise @ axes) @ axes.T
-        order, absent, found = (
-            rng.permutation(len(axes)),
-            np.zeros(len(axes), dtype=bool),
-            [(0.0, 0.0)],
-        )
+        order, absent = rng.permutation(len(axes)), np.zeros(len(axes), dtype=bool)
+        found = [(0.0, 0.0)]
         before = self._scores(self.reference[own], own)
         for share in SHARES:
             absent[order[: round(share * len(axes))]] = True
@@ -160,16 +154,12 @@ class Novelty:
             found.append((float(np.square(axes[absent]).sum()) / axes.shape[1], change))
         return np.transpose(found)
 
-    def _scores(self, points: Points, own: Codes | None = None) -> Floats:
+    def _scores(self, points: Floats, own: Codes | None = None) -> Doubles:
         logarithms = self.surroundings(points, own)
         return np.asarray(((logarithms - self.location) / self.spread).sum(axis=1))
 
     def quantiles(
-        self,
-        X: Matrix | Lazy,
-        standardizer: Standardizer,
-        absent: NDArray[np.bool_] | None = None,
-        lost: Floats | None = None,
+        self, X: Matrix | Lazy, absent: Mask | None = None, lost: Doubles | None = None
     ) -> Singles:
         """(n,) shares of the training samples that are less novel than each row of (n, d) data.
 
@@ -182,21 +172,19 @@ class Novelty:
             axes, offset = self._axes_without(absent)
         quantiles = np.empty(X.shape[0], dtype=np.float32)
         for part, chunk in row_chunks(X):
-            scores = self._scores(_points(chunk, standardizer, axes) - offset)
+            scores = self._scores(_points(chunk, self.standardizer, axes) - offset)
             if lost is not None and lost[part].any():
                 scores -= np.interp(lost[part], *self.shifts)
             quantiles[part] = self.ranks(scores)
         return quantiles
 
-    def ranks(self, scores: Floats) -> Singles:
+    def ranks(self, scores: Doubles) -> Singles:
         """(n,) shares of the training samples with smaller scores; equal scores count half."""
         below = np.searchsorted(self.known, scores - EQUAL, side="left")
         upto = np.searchsorted(self.known, scores + EQUAL, side="right")
         return ((below + upto) / (2 * len(self.known))).astype(np.float32)
 
-    def estimates(
-        self, X: Floats, gaps: NDArray[np.bool_], standardizer: Standardizer
-    ) -> Iterator[Floats]:
+    def estimates(self, X: Doubles, gaps: Mask) -> Iterator[Doubles]:
         """Yield X with an estimate in each of the (n, d) `gaps`, from the other values of its row.
 
         The first of the (n, d) arrays has expectations under probabilistic principal component
@@ -207,7 +195,7 @@ class Novelty:
         rows.
         """
         axes, center = self.axes.astype(np.float64), self.axes @ self.offset
-        (noise, prior), K = self.prior, axes.shape[1]
+        (noise, prior), K, standardizer = self.prior, axes.shape[1], self.standardizer
         filled = np.where(gaps, standardizer.mean, X)
         away = np.where(gaps, 0, _z_scores(filled, standardizer) - center)
         in_all = gaps.all(axis=0)
@@ -217,7 +205,7 @@ class Novelty:
         some = DRAWN * np.sqrt(noise) * np.random.default_rng(0).standard_normal((N_DRAWS // 2, K))
         draws = np.concatenate([some, -some]).T
 
-        def shifts(precision: Floats) -> Floats:
+        def shifts(precision: Doubles) -> Doubles:
             return np.linalg.solve(np.linalg.cholesky(precision).T, draws)
 
         shifted = np.broadcast_to(shifts(precision), (len(X), K, N_DRAWS)).copy()
@@ -239,7 +227,7 @@ class Novelty:
 class Surroundings:
     """Distances of points to the nearest of (n, K) training samples and to the nearest class."""
 
-    def __init__(self, points: Points, codes: Codes) -> None:
+    def __init__(self, points: Floats, codes: Codes) -> None:
         n, K = points.shape
         n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
         self.points, self.n_neighbors = torch.from_numpy(points), n_neighbors
@@ -262,7 +250,7 @@ class Surroundings:
             inverse = np.linalg.inv((1 - RIDGE) * covariance + ridge)
             self.whitening.append(np.linalg.cholesky(inverse))
 
-    def __call__(self, points: Points, own: Codes | None = None) -> Floats:
+    def __call__(self, points: Floats, own: Codes | None = None) -> Doubles:
         """(q, 2) logarithms of two distances of (q, K) points.
 
         The first is the mean distance to the nearest samples, relative to the distances of these
@@ -299,7 +287,7 @@ def _folds(codes: Codes, groups: Codes | None) -> Codes:
     return split if len(codes) - np.bincount(folds).max() < LEAST else folds
 
 
-def _around(z: Singles, codes: Codes, n_axes: int) -> Callable[[Singles], Floats]:
+def _around(z: Singles, codes: Codes, n_axes: int) -> Callable[[Singles], Doubles]:
     """`Surroundings` of (n, d) samples, as a function of other z-scores."""
     mean = z.mean(axis=0)
     axes = _axes(z - mean, n_axes)
@@ -307,7 +295,7 @@ def _around(z: Singles, codes: Codes, n_axes: int) -> Callable[[Singles], Floats
     return lambda others: surroundings(product(others - mean, axes))
 
 
-def _points(X: Matrix, standardizer: Standardizer, axes: Points) -> Points:
+def _points(X: Matrix, standardizer: Standardizer, axes: Floats) -> Floats:
     """(n, K) z-scores of the rows of X along (d, K) axes; a sparse matrix stays sparse."""
     if not sparse.issparse(X):
         return product(_z_scores(X, standardizer), axes)

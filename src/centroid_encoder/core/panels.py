@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from sklearn.utils import gen_batches
 
+from centroid_encoder.core.arrays import Codes
 from centroid_encoder.core.inputs import NONE, class_sums, fit_standardizer
-from centroid_encoder.core.matrix import VALUES_AT_ONCE, Codes, Matrix
+from centroid_encoder.core.matrix import VALUES_AT_ONCE, Matrix
 from centroid_encoder.core.splits import representatives
 
 N_CANDIDATES = 2000  # features most related to the classes, among which the panel is chosen

@@ -18,20 +18,17 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.inputs import principal_axes
+from centroid_encoder.core.inputs import principal_axes, project
 from centroid_encoder.core.layout import DECIMALS, Layout, squared_distances
-from centroid_encoder.core.matrix import Codes, product
+from centroid_encoder.core.matrix import product
 
 Placement = Literal["voronoi", "bottleneck"]
-Floats = NDArray[np.floating]
-Doubles = NDArray[np.float64]
-Singles = NDArray[np.float32]
 
 N_AXES = 20  # principal axes of the common scatter; components of a class lie in their span
 PRIOR = 10.0  # weight, in samples, of the common scatter in the covariance of each class
@@ -108,13 +105,8 @@ class Scatter:
             directions[j] = (left @ right).T @ own
         return replace(self, directions=directions)
 
-    def project(self, inputs: Tensor) -> Singles:
-        """(n, a) coordinates of (n, k) inputs along the axes."""
-        axes = torch.tensor(self.axes, device=inputs.device)
-        return np.asarray((inputs @ axes.T).cpu(), dtype=np.float32)
-
     def components(self, along: Floats) -> Doubles:
-        """(n, M, m) components within each class, from the (n, a) result of `project`."""
+        """(n, M, m) components within each class, from (n, a) coordinates along the axes."""
         # The scatter of a fold can have fewer axes than that of all samples.
         along = along[:, : len(self.axes)]
         found = product(along, self.directions.reshape(-1, along.shape[1]).T)
@@ -172,7 +164,7 @@ class Placer:
 
     def project(self, z: Tensor) -> Singles:
         """(n, a + b) coordinates of (n, k) inputs: of `scatter`, and of `linear`."""
-        return np.hstack([self.scatter.project(z), self.linear.project(z)])
+        return np.hstack([project(z, self.scatter.axes), project(z, self.linear.axes)])
 
     def judge(self, outputs: Floats, along: Floats, folds: Codes) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.

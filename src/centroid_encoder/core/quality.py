@@ -11,14 +11,12 @@ import itertools
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from centroid_encoder.core.matrix import Lazy, Matrix, row_chunks
-
-Labels = NDArray[np.integer]
-Points = NDArray[np.floating]
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask
+from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 
 N_NEIGHBORS = 5
 Z = 1.959964  # 97.5 % quantile of the normal distribution
@@ -26,7 +24,7 @@ LEAST_UNITS = 3  # the spread of fewer says nothing
 AT_ONCE = 65_536  # number of points whose distances to all centers are in memory at once
 
 
-def no_better_than(wrong: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
+def no_better_than(wrong: Mask, other: Mask) -> bool:
     """Return whether the errors of a rule may be no fewer than those of another one.
 
     `wrong` and `other` hold for each sample whether the two err. The test is McNemar's, one-sided
@@ -37,10 +35,7 @@ def no_better_than(wrong: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
 
 
 def n_repeated(
-    X: Matrix | Lazy,
-    rows: NDArray[np.intp],
-    others: NDArray[np.intp] | None = None,
-    parts: NDArray[np.integer] | None = None,
+    X: Matrix | Lazy, rows: Codes, others: Codes | None = None, parts: Codes | None = None
 ) -> int:
     """Return how many of some rows of (n, d) data equal one of the others, or another one of them.
 
@@ -70,7 +65,7 @@ def n_repeated(
     return 0 if np.prod(same) * len(read) > 0.01 else int(is_repeated.sum())
 
 
-def wilson_interval(share: ArrayLike, n: ArrayLike, z: ArrayLike = Z) -> tuple[Points, Points]:
+def wilson_interval(share: ArrayLike, n: ArrayLike, z: ArrayLike = Z) -> tuple[Floats, Floats]:
     """Ends of the 95 % intervals of shares of `n` samples (Wilson, 1927); NaN if n is 0 or NaN.
 
     `z` replaces the 97.5 % quantile of the normal distribution.
@@ -84,8 +79,8 @@ def wilson_interval(share: ArrayLike, n: ArrayLike, z: ArrayLike = Z) -> tuple[P
 
 
 def share_intervals(
-    found: Points, kinds: Labels, n_kinds: int, units: Labels | None = None
-) -> tuple[tuple[Points, Points], tuple[Points, Points], tuple[Points, Points]]:
+    found: Floats, kinds: Codes, n_kinds: int, units: Codes | None = None
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], tuple[Floats, Floats]]:
     """95 % intervals of a share of samples, of its mean over the kinds, and of that of each kind.
 
     `found` holds (n,) numbers in [0, 1], such as whether a rule errs, and `kinds` holds (n,) kinds
@@ -132,8 +127,8 @@ def share_intervals(
 
 
 def _over_units(
-    share: ArrayLike, deviations: Points, sizes: Points, n: ArrayLike
-) -> tuple[Points, Points]:
+    share: ArrayLike, deviations: Floats, sizes: Floats, n: ArrayLike
+) -> tuple[Floats, Floats]:
     """Ends of intervals of shares, whose (u, …) deviations are sums over the samples of a unit.
 
     Units of unequal (u, …) sizes count as the effective number of equal ones (Kish, 1965); with
@@ -150,7 +145,7 @@ def _over_units(
     return wilson_interval(share, np.where(np.isnan(n_units), np.nan, n_effective), z)
 
 
-def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
+def permutation_p_value(observed: float, null: Floats) -> float:
     """Probability of an error as small as the observed one if labels and data are unrelated.
 
     `null` holds the (k,) errors of permuted labels. The observed labels count as another
@@ -160,8 +155,8 @@ def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
 
 
 def knn_predict(
-    reference: Points, reference_labels: Labels, embedding: Points | None = None
-) -> NDArray[np.intp]:
+    reference: Floats, reference_labels: Codes, embedding: Floats | None = None
+) -> Codes:
     """Majority class among the five nearest of (n, m) reference points, for (q, m) points.
 
     Without `embedding`, the reference points are classified, each by the others.
@@ -181,7 +176,7 @@ def knn_predict(
         return np.asarray(knn.predict(embedding), dtype=np.intp)
 
 
-def input_neighbors(X: Any, reference: Labels, labels: Labels, rows: Labels) -> Labels:
+def input_neighbors(X: Any, reference: Codes, labels: Codes, rows: Codes) -> Codes:
     """Majority class among the five nearest reference rows in the full input space, for some rows.
 
     Distances are those of the z-scores of all features, with the standard deviations of the (r,)
@@ -197,28 +192,26 @@ def input_neighbors(X: Any, reference: Labels, labels: Labels, rows: Labels) -> 
     return knn_predict(known, labels, scaler.transform(X[rows]))
 
 
-def nearest_center(
-    embedding: Points, centers: Points, labels: Labels | None = None
-) -> NDArray[np.intp]:
+def nearest_center(embedding: Floats, centers: Floats, labels: Codes | None = None) -> Codes:
     """Class of the Voronoi cell in which each of (n, m) points lies, for (M, m) centers.
 
     A class without points has a center of NaN and no cell. A point on a border is in the cell of
     its own class, given by (n,) `labels` (−1 for none), and otherwise in that of the first class.
     """
     parts = [np.empty(0, dtype=np.intp)]
-    for start in range(0, len(embedding), AT_ONCE):
-        distances = cdist(embedding[start : start + AT_ONCE], centers)
+    for part in chunks(len(embedding), AT_ONCE):
+        distances = cdist(embedding[part], centers)
         distances[:, ~np.isfinite(centers).all(axis=1)] = np.inf
         nearest = distances.argmin(axis=1)
         if labels is not None:
-            own, rows = labels[start : start + AT_ONCE], np.arange(len(nearest))
+            own, rows = labels[part], np.arange(len(nearest))
             tied = (own >= 0) & (distances[rows, own] == distances[rows, nearest])
             nearest = np.where(tied, own, nearest)
         parts.append(nearest)
     return np.concatenate(parts)
 
 
-def misplacement_depth(to_found: Points, to_own: Points) -> NDArray[np.float64]:
+def misplacement_depth(to_found: Floats, to_own: Floats) -> Doubles:
     """Depth of points inside another class's region, from 0 at the border to 1 at its center.
 
     It is one minus the ratio of two distances: `to_found`, to the center or centroid of that class,
@@ -226,11 +219,11 @@ def misplacement_depth(to_found: Points, to_own: Points) -> NDArray[np.float64]:
     """
     found, own = np.asarray(to_found, np.float64), np.asarray(to_own, np.float64)
     ratio = np.divide(found, own, out=np.ones(len(own)), where=own > 0)
-    depth: NDArray[np.float64] = np.clip(1 - ratio, np.finfo(np.float64).eps, 1)
+    depth: Doubles = np.clip(1 - ratio, np.finfo(np.float64).eps, 1)
     return depth
 
 
-def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[np.float64]:
+def class_centers(embedding: Floats, labels: Codes, n_classes: int) -> Doubles:
     """(M, m) means of the embedded points of each class; NaN for a class without points."""
     counts = np.bincount(labels, minlength=n_classes)
     sums = [np.bincount(labels, column, n_classes) for column in embedding.T]
@@ -239,8 +232,8 @@ def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[
 
 
 def turned_onto(
-    moved: tuple[Points, ...], classes: tuple[Points, Points], samples: tuple[Points, Points]
-) -> tuple[Points, ...]:
+    moved: tuple[Floats, ...], classes: tuple[Floats, Floats], samples: tuple[Floats, Floats]
+) -> tuple[Floats, ...]:
     """Rotate and reflect (n, m) points of an embedding so that it agrees with another one.
 
     `classes` holds the (k, m) centers in both embeddings of the classes that both have, and

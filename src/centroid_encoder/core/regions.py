@@ -6,22 +6,21 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import Voronoi
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.matrix import CHUNK
 
-Box: TypeAlias = "tuple[float, float, float, float] | NDArray[np.floating]"
+MARGIN = 0.05
+Box: TypeAlias = "tuple[float, float, float, float] | Floats"
 """``(x_min, y_min, x_max, y_max)``, or the same as a (2, 2) array."""
-Polygon: TypeAlias = NDArray[np.float64]
+Polygon: TypeAlias = Doubles
 """(k, 2) vertices, counter-clockwise; (0, 2) for a class without a region."""
 
 
-def bounding_box(
-    points: NDArray[np.floating], *, margin: float = 0.05
-) -> tuple[float, float, float, float]:
-    """Box around (n, 2) points, with a margin on each side as a share of its length.
+def bounding_box(points: Floats) -> tuple[float, float, float, float]:
+    """Box around (n, 2) points, with a margin on each side of `MARGIN` times its length.
 
     Points that are not finite are ignored; a ValueError is raised if there are no others. A side
     with a length of almost 0 gets the length of the other side. If both are, their length is that
@@ -36,13 +35,13 @@ def bounding_box(
     noise = np.finfo(np.float32).eps * (np.abs(points).max() or 1.0)
     extent = high - low
     longest = extent.max() if extent.max() > noise else np.abs(points).max() or 1.0
-    half = (0.5 + margin) * np.where(extent > noise, extent, longest)
+    half = (0.5 + MARGIN) * np.where(extent > noise, extent, longest)
     middle = low + extent / 2
     (x_min, y_min), (x_max, y_max) = (middle - half).tolist(), (middle + half).tolist()
     return x_min, y_min, x_max, y_max
 
 
-def voronoi_cells(centers: NDArray[np.floating], box: Box) -> list[Polygon]:
+def voronoi_cells(centers: Floats, box: Box) -> list[Polygon]:
     """Voronoi cell of each of (M, 2) centers, exact within a box.
 
     The cells are not clipped: outer ones end far outside the box. If centers are equal, the first
@@ -67,11 +66,7 @@ def voronoi_cells(centers: NDArray[np.floating], box: Box) -> list[Polygon]:
     return cells
 
 
-def region_image(
-    decide: Callable[[NDArray[np.float32]], NDArray[np.integer]],
-    box: Box,
-    resolution: int = 320,
-) -> NDArray[np.intp]:
+def region_image(decide: Callable[[Singles], Codes], box: Box, resolution: int = 320) -> Codes:
     """(resolution, resolution) class of each pixel of a box, the lowest row first.
 
     `decide` maps (n, 2) points to (n,) classes; it is called with a part of the pixels at a time.
@@ -80,9 +75,7 @@ def region_image(
     return classes.reshape(resolution, resolution).astype(np.intp)
 
 
-def blended_colors(
-    centers: NDArray[np.floating], colors: NDArray[np.floating], box: Box, resolution: int = 200
-) -> NDArray[np.float64]:
+def blended_colors(centers: Floats, colors: Floats, box: Box, resolution: int = 200) -> Doubles:
     """(resolution, resolution, 3) colour of each pixel of a box, the lowest row first.
 
     It is the mean of the (M, 3) colours of the classes, weighted by the squared odds of the place
@@ -100,7 +93,7 @@ def blended_colors(
     return np.concatenate(parts).reshape(resolution, resolution, colors.shape[1])
 
 
-def _pixels(box: Box, resolution: int) -> list[NDArray[np.float32]]:
+def _pixels(box: Box, resolution: int) -> list[Singles]:
     """(n, 2) middles of the pixels of a box, in parts of limited size."""
     low, high = np.reshape(box, (2, 2))
     steps = (np.arange(resolution) + 0.5) / resolution

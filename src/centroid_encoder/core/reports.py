@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Frame: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float64] | None]
+from centroid_encoder.core.arrays import Doubles, Singles
+
+Frame: TypeAlias = tuple[Singles, Doubles | None]
 """(n_rows, m) embedding during a training, NaN for rows without a place; and the (M, m) positions
 of the classes, or None if these are the means of the embedded rows."""
 
@@ -50,16 +51,12 @@ class Outcome:
 
     reports: list[Report]  #: One report for each epoch
     interrupted: bool  #: Whether a KeyboardInterrupt ended it early
-    stopped: bool = False  #: Whether that or the callback ended it early
 
     @property
-    def notices(self) -> list[tuple[str, type[Warning]]]:
-        """Texts and categories of warnings about the training."""
-        from sklearn.exceptions import ConvergenceWarning  # slow to import
-
+    def notice(self) -> str:
+        """Text of a warning that the training was interrupted."""
         epochs = f"{self.reports[-1].step} of {self.reports[-1].n_steps} epochs"
-        text = f"training was interrupted after {epochs}; the best state so far is kept"
-        return [(text, ConvergenceWarning)] if self.interrupted else []
+        return f"training was interrupted after {epochs}; the best state so far is kept"
 
 
 class StoppedTooEarly(Exception):

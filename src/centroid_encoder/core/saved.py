@@ -133,15 +133,6 @@ def from_arrays(
             for name in network.state_dict()
         }
         network.load_state_dict(weights, strict=True, assign=True)
-        span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
-        axes = knots = placer = novelty = None
-        if "placement_axes" in arrays:
-            axes = torch.tensor(arrays["axes"]).to(device)
-            knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
-            placer = _placer(arrays)
-        if any(name.startswith("novelty_") for name in arrays):
-            novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
-            novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
         clip, found = config["clip"], config["calibration"]
         curve = float(found["temperature"]), float(found["exponent"])
         of_classes = [np.array(found.get(name, ()), float) for name in ("offsets", "terms")]
@@ -152,7 +143,28 @@ def from_arrays(
             if len(array) not in (0, len(arrays["centers"])) or not np.isfinite(array).all():
                 raise ValueError("the calibration does not fit the classes")
         scaling = arrays["mean"], arrays["scale"], arrays["weight"], clip or np.inf
-        inputs = Inputs(Standardizer(*scaling), axes, knots)
+        standardizer = Standardizer(*scaling)
+        span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
+        axes = knots = placer = novelty = None
+        if "placement_axes" in arrays:
+            axes = torch.tensor(arrays["axes"]).to(device)
+            knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
+            kind = "placement_"
+            own = {name.removeprefix(kind): x for name, x in arrays.items() if kind in name}
+            placer = Placer(
+                own["targets"],
+                Scatter(own["axes"], own["means"], own["directions"]),
+                Layout(arrays["centers"]),
+                Discriminant(own["linear_axes"], own["linear_means"]),
+                float(own["sharpness"][0]),
+                float(own["voice"][0]),
+                own["offsets"],
+            )
+        if any(name.startswith("novelty_") for name in arrays):
+            stored = (arrays[f"novelty_{part.name}"] for part in fields(Novelty)[1:])
+            novelty = Novelty(standardizer, *stored)
+            novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
+        inputs = Inputs(standardizer, axes, knots)
         if inputs.n != network.shape["n_inputs"]:
             raise ValueError(f"{inputs.n} inputs for a network of {network.shape}")
         return FittedMap(
@@ -164,25 +176,6 @@ def from_arrays(
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
-
-
-def _placer(arrays: Arrays) -> Placer:
-    targets, axes, means, directions, linear_axes, linear_means, sharpness, voice, offsets = (
-        arrays[f"placement_{name}"]
-        for name in (
-            *("targets", "axes", "means", "directions", "linear_axes", "linear_means"),
-            *("sharpness", "voice", "offsets"),
-        )
-    )
-    return Placer(
-        targets,
-        Scatter(axes, means, directions),
-        Layout(arrays["centers"]),
-        Discriminant(linear_axes, linear_means),
-        float(sharpness[0]),
-        float(voice[0]),
-        offsets,
-    )
 
 
 def _transposed(value: Tensor) -> Tensor:

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
+from centroid_encoder.core.arrays import Codes, Mask, Singles
 from centroid_encoder.errors import check
 
-Codes = NDArray[np.integer]
-Rows = NDArray[np.intp]
 
-
-def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.bool_]:
+def stratified_holdout(labels: Codes, share: float, seed: int) -> Mask:
     """(n,) mask of held-out samples, the same share of every class.
 
     No sample of a class with fewer than 1 / share samples is held out.
@@ -37,7 +34,7 @@ def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.boo
     return held_out
 
 
-def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> NDArray[np.bool_]:
+def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> Mask:
     """(n,) mask of held-out samples: whole groups, with about the same share of every class.
 
     It is one of many random choices, drawn from those that deviate at most twice as much from the
@@ -66,7 +63,7 @@ def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> ND
 
 def cross_validation_folds(
     labels: Codes, n_folds: int, seed: int, groups: Codes | None = None
-) -> Rows:
+) -> Codes:
     """(n,) fold of each sample; all folds have about as many samples of each class.
 
     Groups are not split. `n_folds` is at most the number of groups or, without groups, of samples
@@ -108,7 +105,7 @@ def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Co
     return shuffled
 
 
-def at_most(n: int, rows: Rows) -> Rows:
+def at_most(n: int, rows: Codes) -> Codes:
     """Return n of some sorted rows, sorted, or all if they are fewer; the same for equal rows."""
     if len(rows) <= n:
         return rows
@@ -116,12 +113,8 @@ def at_most(n: int, rows: Rows) -> Rows:
 
 
 def representatives(
-    labels: Codes,
-    n: int,
-    n_of_class: int,
-    rng: np.random.Generator,
-    groups: Codes | None = None,
-) -> Rows:
+    labels: Codes, n: int, n_of_class: int, rng: np.random.Generator, groups: Codes | None = None
+) -> Codes:
     """Sorted indices of about `n` samples, in proportion to the sizes of the classes.
 
     Each class has at least `n_of_class` of them, or all its samples; with many classes, fewer.
@@ -145,22 +138,22 @@ def representatives(
 class Division:
     """Division of the rows of X. All rows are sorted."""
 
-    in_memory: Rows  #: All rows, or only those that train and validate
-    train: Rows  #: Rows that are trained on
-    validation: Rows  #: Rows that validate
-    folds: Rows  #: (n,) network that is trained neither on a row nor on its group; −1 for none
+    in_memory: Codes  #: All rows, or only those that train and validate
+    train: Codes  #: Codes that are trained on
+    validation: Codes  #: Codes that validate
+    folds: Codes  #: (n,) network that is trained neither on a row nor on its group; −1 for none
     n_networks: int
-    unjudged: NDArray[np.bool_]
+    unjudged: Mask
     """(n,) mask of training rows whose class the network of their fold has never seen, because all
     training rows of the class are in this fold."""
 
     @property
-    def placed_by(self) -> Rows:
+    def placed_by(self) -> Codes:
         """(n,) network that places a row; −1 for all networks together."""
         return np.where(self.unjudged, -1, self.folds)
 
     @property
-    def votes(self) -> NDArray[np.float32]:
+    def votes(self) -> Singles:
         """(K,) weight of each network for rows that no network is trained on; their sum is 1.
 
         It is proportional to the number of rows that the network is trained on.
@@ -172,11 +165,11 @@ class Division:
 
 
 def divide(
-    codes: Rows,
+    codes: Codes,
     params: Mapping[str, Any],
     n_networks_for: Callable[[int], int],
     seed: int,
-    groups: Rows | None,
+    groups: Codes | None,
 ) -> Division:
     """Choose the rows that train and validate, and the fold of each labelled row.
 

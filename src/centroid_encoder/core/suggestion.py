@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans, MiniBatchKMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 
-from centroid_encoder.core.inputs import fit_standardizer, principal_axes
-from centroid_encoder.core.matrix import Codes, Matrix, row_chunks
+from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
+from centroid_encoder.core.inputs import NONE, fit_standardizer, principal_axes
+from centroid_encoder.core.matrix import Matrix, row_chunks
 
 Reason = Literal["typical", "unsure", "novel"]
 
@@ -30,11 +30,8 @@ N_CANDIDATES = 3  # number of candidates for each cell that is chosen
 NOVEL = 0.99  # novelty above which a cell may be of a class without a label
 EVERY = 10  # if there are novel cells, one of every ten chosen cells is novel
 
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.floating]
 
-
-def principal_points(X: Matrix) -> NDArray[np.float32]:
+def principal_points(X: Matrix) -> Singles:
     """(N, k) principal components of the z-scores of (N, d) finite data, with k ≤ 20."""
     rows = np.arange(X.shape[0])
     codes = np.zeros_like(rows)
@@ -68,7 +65,7 @@ def choose(
         rows = typical(points, is_labelled, groups, n, seed)
         return rows, ["typical"] * len(rows)
     free = np.flatnonzero(~is_labelled)
-    new = np.empty(0, dtype=np.intp)
+    new = NONE
     if novelty is not None:
         order = free[np.argsort(-novelty[free], kind="stable")]
         new = order[novelty[order] >= NOVEL][: n // EVERY]
@@ -91,7 +88,7 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     """
     n = min(n, int((~is_labelled).sum()))
     if not n:
-        return np.empty(0, dtype=np.intp)
+        return NONE
     n_clusters = min(int(is_labelled.sum()) + n, MOST_CLUSTERS, len(points))
     kind = MiniBatchKMeans if len(points) > LARGE else KMeans
     with warnings.catch_warnings():
@@ -142,7 +139,7 @@ def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) ->
     """
     n = min(n, len(points))
     if not n:
-        return np.empty(0, dtype=np.intp)
+        return NONE
     order = np.argsort(margins, kind="stable")
     candidates = order[in_turn(groups[order])][: N_CANDIDATES * n]
     # With few labels all margins can be 1, but k-means++ fails if all weights are 0.

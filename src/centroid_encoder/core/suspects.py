@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import hypergeom
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.inputs import Standardizer, principal_axes
+from centroid_encoder.core.inputs import Standardizer, principal_axes, project
 from centroid_encoder.core.matrix import row_chunks
 from centroid_encoder.core.splits import at_most
 
@@ -26,13 +26,10 @@ PRIOR = 10  # cells of all pairs that are added to those of each pair
 N_KNOWN = 10_000  # largest number of samples of the discriminant analysis
 N_AXES = 50
 
-Codes = NDArray[np.intp]
-Floats = NDArray[np.floating]
-
 
 def linear_probabilities(
     X: Any, standardizer: Standardizer, known: Codes, codes: Codes, rows: Codes, n_classes: int
-) -> NDArray[np.float64]:
+) -> Doubles:
     """(q, M) probabilities of the classes for q rows of X by a linear discriminant analysis.
 
     It is fitted to the `known` rows; `codes` holds the classes of all rows. The points are weighted
@@ -44,12 +41,12 @@ def linear_probabilities(
     classes, index, sizes = np.unique(codes[known], return_inverse=True, return_counts=True)
     linear, found = Discriminant.fit(z, axes, index, len(classes)), np.zeros((len(rows), n_classes))
     for part, chunk in row_chunks(X, rows):
-        distances = linear.distances(linear.project(standardizer(chunk)))
+        distances = linear.distances(project(standardizer(chunk), linear.axes))
         found[part, classes] = softmax(np.log(sizes) - distances, axis=1)
     return found
 
 
-def joined(first: Floats, second: Floats) -> NDArray[np.float64]:
+def joined(first: Floats, second: Floats) -> Doubles:
     """(n, M) geometric means of two sets of (n, M) probabilities, with sums of 1."""
     means = np.sqrt((first + 1e-9) * (second + 1e-9))
     return np.asarray(means / means.sum(axis=1, keepdims=True))

@@ -13,6 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.utils import compute_class_weight
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Doubles, Floats, Singles
 from centroid_encoder.core.matrix import product
 from centroid_encoder.errors import check
 
@@ -64,8 +65,8 @@ class CentroidTargets:
 
     coordinates: Tensor
     """(M, r) float32 targets in output coordinates."""
-    origin: NDArray[np.float64] | None = None
-    basis: NDArray[np.float64] | None = None
+    origin: Doubles | None = None
+    basis: Doubles | None = None
     """(k,) and (r, k): an output o is ``o @ basis + origin`` in the standardised input space. None
     if the output space is the input space."""
     compactness: float = 0.0
@@ -78,11 +79,7 @@ class CentroidTargets:
 
     @classmethod
     def fit(
-        cls,
-        centroids: NDArray[np.floating],
-        output: Output,
-        device: torch.device,
-        compactness: float = 0.0,
+        cls, centroids: Floats, output: Output, device: torch.device, compactness: float = 0.0
     ) -> CentroidTargets:
         """Return the targets for (M, k) class means in the standardised input space."""
         if output == "full":
@@ -105,7 +102,7 @@ class CentroidTargets:
         return cls(_on_device(coordinates, device), origin, directions * scale, compactness)
 
     @classmethod
-    def spread_out(cls, centroids: NDArray[np.floating], device: torch.device) -> CentroidTargets:
+    def spread_out(cls, centroids: Floats, device: torch.device) -> CentroidTargets:
         """Return targets whose squared distances are proportional to the centroids' distances.
 
         Without a bottleneck, the targets need not lie in the span of the (M, k) centroids. Square
@@ -137,14 +134,14 @@ class CentroidTargets:
         """Distances of (b, r) outputs to the centroids; the nearest is the model's decision."""
         return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
-    def to_input(self, output: NDArray[np.floating]) -> NDArray[np.float32]:
+    def to_input(self, output: Floats) -> Singles:
         """Map (n, n_outputs) decoder outputs to the (n, k) standardised input space."""
         if self.basis is None or self.origin is None:
             return np.asarray(output, dtype=np.float32)
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
 
 
-def _on_device(coordinates: NDArray[np.floating], device: torch.device) -> Tensor:
+def _on_device(coordinates: Floats, device: torch.device) -> Tensor:
     return torch.as_tensor(coordinates, dtype=torch.float32, device=device)
 
 
@@ -171,7 +168,7 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
 
 def class_weights(
     weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
-) -> NDArray[np.float64]:
+) -> Doubles:
     """(K,) weight of each class that is trained on, in any unit; weights of `absent` are ignored.
 
     `labels` holds the labels of the training rows, and `classes` the (K,) classes among them.
@@ -179,7 +176,7 @@ def class_weights(
     if isinstance(weight, Mapping):
         weight = {label: weight[label] for label in weight.keys() - set(absent.tolist())}
     is_rooted = isinstance(weight, str) and weight == "sqrt"
-    per_class: NDArray[np.float64] = compute_class_weight(
+    per_class: Doubles = compute_class_weight(
         "balanced" if is_rooted else weight, classes=classes, y=labels
     )
     check((per_class > 0).all(), "class_weight must be above 0 for every class", "class_weight")

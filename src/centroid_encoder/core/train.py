@@ -129,7 +129,7 @@ def train(
                 run.train("merge", config.merge_epochs, everything, everything[:0])
         finally:
             network.eval()
-    return Outcome(run.reports, run.interrupted, run.stopped)
+    return Outcome(run.reports, run.interrupted)
 
 
 _active: list[tuple[int, int]] = []

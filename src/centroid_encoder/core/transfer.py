@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 from torch import Tensor
 
+from centroid_encoder.core.arrays import Codes, Floats, Mask
 from centroid_encoder.core.map import FittedMap
-from centroid_encoder.core.matrix import CHUNK, Codes
+from centroid_encoder.core.matrix import chunks
 
 N_ROUNDS = 3
 PRIOR = 10.0  # in cells; a class of fewer cells counts less in the mean of the residuals
@@ -17,7 +16,7 @@ LEAST = 0.5  # so that a shift of few cells is small
 
 
 @torch.no_grad()
-def changed_by_recentring(map_: FittedMap, z: Tensor) -> NDArray[np.bool_]:
+def changed_by_recentring(map_: FittedMap, z: Tensor) -> Mask:
     """(n,) mask of (n, k) standardised rows that have another class after re-centring.
 
     Re-centring subtracts the mean of the classes' mean residuals: how far the rows of a class lie
@@ -44,8 +43,8 @@ def changed_by_recentring(map_: FittedMap, z: Tensor) -> NDArray[np.bool_]:
     return np.asarray(now != before)
 
 
-def _judged(map_: FittedMap, z: Tensor) -> tuple[NDArray[np.floating], Codes]:
+def _judged(map_: FittedMap, z: Tensor) -> tuple[Floats, Codes]:
     """(n, M) probabilities and (n,) classes of (n, k) standardised rows."""
-    parts = [map_.judge_inputs(*map_.read(z[part]))[1] for part in gen_batches(len(z), CHUNK)]
+    parts = [map_.judge_inputs(*map_.read(z[part]))[1] for part in chunks(len(z))]
     distances = np.concatenate(parts)
     return map_.calibration.probabilities(distances), distances.argmin(axis=1)

@@ -357,7 +357,8 @@ class Training(_run.Job):
                 novelty=True,
                 callback=callback,
             )
-            self.notices += [str(text) for text, _ in fit.outcome.notices]
+            if fit.outcome.interrupted:
+                self.notices.append(fit.outcome.notice)
             return self._results_of(fit)
 
     def _results_of(self, fit: Fit) -> _run.Results:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 
 from centroid_encoder.checks import Number
+from centroid_encoder.core.arrays import Codes
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.inputs import class_sums
-from centroid_encoder.core.matrix import Codes, looks_whole, row_chunks
+from centroid_encoder.core.matrix import looks_whole, row_chunks
 from centroid_encoder.errors import check, check_name
 from centroid_encoder.tables import is_key, result_columns
 from centroid_encoder.tl import _result
