@@ -215,8 +215,15 @@ def fit(
     # The training.
     received, along = _read(X, stored, placed_by[stored], inputs, placer, device)
     trains, validates = (np.searchsorted(stored, x) for x in (rows, division.validation))
-    parts = codes[stored], trains, validates, weights, division.folds[stored]
-    data = TrainingData(received, *(torch.from_numpy(x).to(device) for x in parts), noise)
+    data = TrainingData(
+        received,
+        torch.from_numpy(codes[stored]).to(device),
+        torch.from_numpy(trains).to(device),
+        torch.from_numpy(validates).to(device),
+        torch.from_numpy(weights).to(device),
+        torch.from_numpy(division.folds[stored]).to(device),
+        noise,
+    )
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
         centroids = _centroids(received, trains, codes[rows], n_classes)
