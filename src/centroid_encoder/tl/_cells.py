@@ -205,12 +205,12 @@ class Cells(Values):
 def read_cells(
     adata: AnnData,
     source: Source,
+    *,
     label_key: str,
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
     random_state: int | np.random.Generator,
-    *,
     by_parts: bool = False,
 ) -> Cells:
     """Read and check the cells of an AnnData; parameters are those of `tl.centroid_encoder`.

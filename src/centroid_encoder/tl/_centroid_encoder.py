@@ -29,7 +29,7 @@ from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tables import Column, obs_key
 from centroid_encoder.tl import _result, _run
-from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
+from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import as_booleans, listed, logger, obs_column
 from centroid_encoder.tl._evaluation import (
     Codes,
@@ -70,7 +70,7 @@ def centroid_encoder(
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
-    mask_var: NDArray[np.bool_] | str | None = "auto",
+    mask_var: MaskVar = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
     test_size: float | None = None,
@@ -265,8 +265,16 @@ def centroid_encoder(
     text = "random_state has no effect with test_size=0 and a model that has its own seed"
     has_effect = test_size or estimator.random_state is None or random_state == 0
     check(has_effect, text, "random_state")
-    labels = label_key, unlabeled_category, missing, group_key, random_state
-    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels, by_parts=True)
+    cells = read_cells(
+        adata,
+        Source(use_rep, layer, use_raw, mask_var),
+        label_key=label_key,
+        unlabeled_category=unlabeled_category,
+        missing=missing,
+        group_key=group_key,
+        random_state=random_state,
+        by_parts=True,
+    )
     held_out, train = _split(adata, cells, test_size, split_key, draw_seed(random_state))
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))

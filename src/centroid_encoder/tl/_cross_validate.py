@@ -32,7 +32,7 @@ from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, cv_key, obs_key
 from centroid_encoder.tl import _result, _run
-from centroid_encoder.tl._cells import Cells, Missing, Source, read_cells
+from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import logger
 from centroid_encoder.tl._evaluation import (
     Codes,
@@ -82,7 +82,7 @@ def cross_validate(
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
-    mask_var: NDArray[np.bool_] | str | None = "auto",
+    mask_var: MaskVar = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
     max_cells: int | None = None,
@@ -237,8 +237,15 @@ def cross_validate(
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     check(n_jobs != 0, "n_jobs must not be 0; −1 is all cores", "n_jobs")
-    labels = label_key, unlabeled_category, missing, group_key, random_state
-    cells = read_cells(adata, Source(use_rep, layer, use_raw, mask_var), *labels)
+    cells = read_cells(
+        adata,
+        Source(use_rep, layer, use_raw, mask_var),
+        label_key=label_key,
+        unlabeled_category=unlabeled_category,
+        missing=missing,
+        group_key=group_key,
+        random_state=random_state,
+    )
     mapped = _result.StoredMap.read(adata, key)
     ours = mapped if mapped and mapped.model and mapped.ingested_from is None else None
     if model is None and ours and ours.label_key == label_key:

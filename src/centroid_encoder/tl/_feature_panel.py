@@ -171,8 +171,15 @@ def feature_panel(
     earlier = _result.StoredPanel.read(adata, key)
     _result.check_free(adata, key, is_own=earlier is not None)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
-    labels = label_key, unlabeled_category, missing, group_key, random_state
-    cells = read_cells(adata, Source(layer=layer, mask_var=mask_var), *labels)
+    cells = read_cells(
+        adata,
+        Source(layer=layer, mask_var=mask_var),
+        label_key=label_key,
+        unlabeled_category=unlabeled_category,
+        missing=missing,
+        group_key=group_key,
+        random_state=random_state,
+    )
     assert cells.names is not None  # those of variables
     first = _indices(adata, cells, include, "include")
     without = _indices(adata, cells, exclude, "exclude")
