@@ -170,8 +170,8 @@ class Labeling:
     @property
     def steps(self) -> tuple[str, str]:
         """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
-        done, undone = ([step.text for step in steps] for steps in (self._done, self._undone))
-        return ["", *done][-1], ["", *undone][-1]
+        done, undone = (steps[-1].text if steps else "" for steps in (self._done, self._undone))
+        return done, undone
 
     def _position(self, name: str) -> int:
         """Return the position of a class; a KeyError if there is none."""
