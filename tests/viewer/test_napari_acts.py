@@ -27,7 +27,7 @@ def label_by_hand(widget: CentroidEncoderWidget) -> AnnData:
 
 
 def n_by_hand(widget: CentroidEncoderWidget) -> int:
-    return int(widget.session.state.labeling.counts().sum())
+    return int((widget.session.state.labeling.codes >= 0).sum())
 
 
 def close_dock(viewer: Viewer) -> None:

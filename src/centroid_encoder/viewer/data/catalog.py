@@ -92,9 +92,9 @@ class Catalog:
     """
 
     changed = Signal(str)
-    """What has changed: ``"table"`` if another one was chosen, ``"cells"`` if it has other cells,
-    both before its links; ``"columns"`` if others have written into it; ``"links"`` or joins;
-    ``"tables"``, the list of tables or layers."""
+    """The part that has changed: ``"table"`` if another one was chosen, ``"cells"`` if it has other
+    cells, both before its links; ``"columns"`` if others have written into it; ``"links"`` or
+    joins; ``"tables"``, the list of tables or layers."""
     stirred = Signal(bool)
     """Layers have changed and `refresh` is due; True if only the ids in a linked layer may have
     changed, which the user may still be painting."""
@@ -270,7 +270,6 @@ class Catalog:
         """Show a table, or one whose cells have changed, and join it."""
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
-        self._image_column = self._find_image_column()
         if table is not None:
             _catalogs_of(table.adata).add(self)
         with self.together():

@@ -152,8 +152,8 @@ def _of_features(layer: CellLayer, known: list[Table]) -> Iterator[Table]:
     for table in known:
         if table.layer in (layer, None) and table.is_made_of(features):
             mine = cast("pd.DataFrame", table.features)
-            others = [x for x in features if x not in {*mine, *result_columns(features)}]
-            if not others or table.unsaved or table.path is not None:
+            others = features.columns.difference([*mine, *result_columns(features)], sort=False)
+            if others.empty or table.unsaved or table.path is not None:
                 for column in others:
                     table.adata.obs[str(column)] = as_obs(features[column]).set_axis(mine.index)
                 yield replace(table, name=name, layer=layer, origin="features")
