@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -69,7 +68,7 @@ class Window:
             self.close()
             return
         viewer.window.remove_dock_widget("all")
-        import_module("centroid_encoder.viewer.data.catalog").KEPT.clear()
+        vars(viewer.layers).pop("centroid_encoder_tables", None)
         viewer.layers.clear()
         napari.settings.get_settings().reset()
         viewer.theme = "dark"

@@ -20,6 +20,7 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder.viewer import _widget
 from centroid_encoder.viewer.map.scene import contrast
+from centroid_encoder.viewer.panels import notes
 
 LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_some"
 
@@ -145,7 +146,7 @@ def test_the_map_keeps_its_size(open_on, viewer, cells, train, check, qtbot, siz
 
 
 def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, qtbot, monkeypatch):
-    monkeypatch.setattr(_widget, "FADES", 50)
+    monkeypatch.setattr(notes, "FADES", 50)
     widget = open_on(cells)
     widget.session.say("Only for a while.")
     assert widget.message.isVisible()
@@ -164,9 +165,9 @@ def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, q
     widget.session.say("Another one.", "warning")
     assert not widget.save_row.message.isVisible()
     widget.log_button.click()
-    lines = widget.log.toPlainText()
-    assert widget.log.isVisible()
-    widget.log.hide()
+    lines = widget.notes.log.toPlainText()
+    assert widget.notes.log.isVisible()
+    widget.notes.log.hide()
     for text in ("Only for a while.", "There is more to say.", "A warning.", "Another one."):
         assert lines.count(text) == 1
 

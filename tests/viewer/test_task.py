@@ -60,17 +60,15 @@ class Listener:
         """Results and exceptions."""
         self.threads: set[int] = set()
         self.task = Task(partial(run_job, make), self._on_end, live=True)
-        self.task.begun.connect(self.jobs.append)
-        self.task.reported.connect(self._on_report)
-        self.task.framed.connect(self.frames.append)
+        self.task.news.connect(self._on_news)
 
     def _on_end(self, job: Job | None, error: Exception | None) -> None:
         self.ends.append(job if error is None else error)
 
-    def _on_report(self, report: Report) -> None:
+    def _on_news(self, kind: str, new: Any) -> None:
         assert not self.ends
         self.threads.add(threading.get_ident())
-        self.reports.append(report)
+        {"begun": self.jobs, "reported": self.reports, "framed": self.frames}[kind].append(new)
 
 
 def same_results(one: ad.AnnData, other: ad.AnnData) -> bool:

@@ -103,7 +103,8 @@ def test_live_frames_are_drawn_and_stop_keeps_the_map(widget, qtbot, cells):
     scenes: list[Any] = []
     widget.train()
     progress = widget.training_panel.progress
-    widget.training.framed.connect(lambda _: scenes.append(widget.map.canvas.map.scene))
+    drawn = widget.map.canvas.map
+    widget.training.news.connect(lambda kind, _: kind == "framed" and scenes.append(drawn.scene))
     qtbot.waitUntil(lambda: len(scenes) > 3, timeout=60_000)
     assert (len(scenes[0].rows), len(scenes[0].hollow)) == (120, 24)
     assert any("train, epoch" in text and "loss" in text for text in texts(progress))
@@ -300,11 +301,11 @@ def begin(qtbot) -> Train:
 
     def run(widget: CentroidEncoderWidget) -> None:
         widget.form.max_epochs.value = 100_000
-        reports: list[Any] = []
+        news: list[Any] = []
         widget.train()
         assert widget.training is not None, widget.message.text()
-        widget.training.reported.connect(reports.append)
-        qtbot.waitUntil(lambda: any(report.epoch for report in reports), timeout=60_000)
+        widget.training.news.connect(lambda kind, new: kind == "reported" and news.append(new))
+        qtbot.waitUntil(lambda: any(report.epoch for report in news), timeout=60_000)
 
     return run
 

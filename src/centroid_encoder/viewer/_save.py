@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -27,10 +26,8 @@ from centroid_encoder.tables import (
 )
 from centroid_encoder.viewer.data.tables import Table
 
-StrPath = str | os.PathLike[str]
 
-
-def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
+def save_h5ad(adata: AnnData, path: Path, without: Collection[str] = ()) -> None:
     """Write a ``.h5ad`` file; `without` are parts to leave out, as in `writable`."""
     path = check_target(path, ".h5ad")
     copy = writable(adata, without)
@@ -38,7 +35,7 @@ def save_h5ad(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
         copy.write_h5ad(beside, convert_strings_to_categoricals=False)
 
 
-def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> None:
+def save_zarr(adata: AnnData, path: Path, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
     path, copy = check_store_target(path), writable(adata, without)
     check_zarr(copy)
@@ -47,7 +44,7 @@ def save_zarr(adata: AnnData, path: StrPath, without: Collection[str] = ()) -> N
         copy.write_zarr(new, convert_strings_to_categoricals=False)
 
 
-def save_csv(adata: AnnData, key: str, path: StrPath) -> None:
+def save_csv(adata: AnnData, key: str, path: Path) -> None:
     """Write ``obs``, a dense ``X`` and the embedding of the result `key` as a ``.csv`` file."""
     path = check_target(path, ".csv")
     table = adata.obs.copy()
@@ -102,7 +99,7 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
         sdata.write_consolidated_metadata()
 
 
-def save_model(adata: AnnData, key: str, path: StrPath) -> None:
+def save_model(adata: AnnData, key: str, path: Path) -> None:
     """Write the map `key` as ``.safetensors``; raise a KeyError if there is none."""
     path = check_target(path, ".safetensors")
     model = tl.fitted_model(adata, key, device="cpu")
@@ -110,7 +107,7 @@ def save_model(adata: AnnData, key: str, path: StrPath) -> None:
         model.save(path)
 
 
-def save_figure(figure: Figure, path: StrPath) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the file extension."""
     path = check_target(path, *(f".{name}" for name in FORMATS))
     with writing(path), replacing(path) as beside:

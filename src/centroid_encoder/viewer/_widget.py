@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,9 @@ from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
     QDockWidget,
+    QHBoxLayout,
     QMainWindow,
     QMenu,
-    QPlainTextEdit,
     QScrollArea,
     QSizePolicy,
     QTabBar,
@@ -42,9 +42,9 @@ from centroid_encoder.viewer.panels.data import DataPanel, dropped
 from centroid_encoder.viewer.panels.fields import button, column, delayed, form_label, side_by_side
 from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
-from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
+from centroid_encoder.viewer.panels.notes import Notes
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
@@ -65,8 +65,6 @@ SHARE = 0.375
 """Share of the window that the dock takes at first."""
 CARD = 123
 """Least height of the card below the map in pixels; the map is a square if there is room."""
-FADES = 6_000
-"""Milliseconds after which a message that is no warning is hidden."""
 READABLE = 4.5
 """Least contrast between a text and its ground, as WCAG 2 requires."""
 TISSUE = 0.35
@@ -105,42 +103,15 @@ class CentroidEncoderWidget(QWidget):
         """The dock that shows the map, if it is a dock of its own."""
         self._width = 0
         """Width of this dock before the map got one of its own; 0 at first."""
-        self._docking = delayed(self, 0, self._on_docked)
+        self._sizing = delayed(self, 0, self._size_docks)
         self._loading = delayed(self, IMPORT_DELAY, self._load)
-        self._widening = delayed(self, 0, self._widen_full)
-        self.picture = QWidget()
-        """The map with its colours and classes."""
         self.catalog = self.session.catalog
-        self.data = DataPanel(self.catalog)
-        self.map = MapPanel(self.session)
-        self.cells = CellsPanel(self.session, self.viewer)
-        self.classes = ClassList(self.session)
-        evidence = WhyPanel(self.session, self.viewer, "Review")
-        self.misplaced = MisplacedTable(self.session, evidence)
-        self.new_data = NewDataPanel(self.session)
-        self.save_row = SaveRow(self.session)
-        self.training_panel = TrainingPanel(self.session)
-        self.form = self.training_panel.form
+        self._make_parts()
         self.form.shown_wanted.connect(self.data.show)
-        self.message = self.training_panel.message
-        self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
-        keys, applied = self.label.keys, self.cells.show_column
-        self.queue = QueuePanel(self.session, self.form, self.viewer, keys, applied)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
         self.misplaced.train_button.clicked.connect(self._on_train_corrected)
-        self.label.names.addWidget(self.queue.suggest_button)
-        self.setTabOrder(self.label.name_line, self.queue.suggest_button)
-        self.label.below.insertWidget(1, self.queue)
-        self.notes, self.cards = QWidget(), _Scrolled()
-        self.log = QPlainTextEdit(self)
-        """All messages, in a window of its own."""
-        self.log.setWindowFlags(Qt.WindowType.Dialog)
-        self.log.setWindowTitle("Centroid-Encoder: messages")
-        self.log.setReadOnly(True)
-        self._fading = delayed(self, FADES, self._fade)
-        self._lay_out()
         self.session.show_in(self.show_state)
         self.map.canvas.buttons["full"].clicked.connect(self.show_full)
         lasso = self.map.canvas.buttons["lasso"]
@@ -150,10 +121,44 @@ class CentroidEncoderWidget(QWidget):
         self._on_theme()
         self.catalog.connect()
         Task(lambda _: compile_colors(), lambda *_: None, self, daemon=True)
-        self._docking.start()
+        self._sizing.start()
         if "torch" not in sys.modules:
             self.message.say(LOADING)
         self.session.read()
+
+    def _make_parts(self) -> None:
+        session, viewer = self.session, self.viewer
+        self.picture = QWidget()
+        """The map with its colours and classes."""
+        self.data = DataPanel(session)
+        self.map = MapPanel(session)
+        self.cells = CellsPanel(session, viewer)
+        self.classes = ClassList(session)
+        self.misplaced = MisplacedTable(session, WhyPanel(session, viewer, "Review"))
+        self.new_data = NewDataPanel(session)
+        self.save_row = SaveRow(session)
+        self.training_panel = TrainingPanel(session)
+        self.form, self.message = self.training_panel.form, self.training_panel.message
+        self.label = LabelPanel(session, self.form, viewer)
+        keys, applied = self.label.keys, self.cells.show_column
+        self.queue = QueuePanel(session, self.form, viewer, keys, applied)
+        self.modes = {
+            "Explore": self.cells,
+            "Label": self.label,
+            "Review": self.misplaced,
+            "New data": self.new_data,
+        }
+        self.cards = _Cards(self.modes.values())
+        jobs = self.data.opening, self.data.measuring, self.new_data.opening
+        progress = self.training_panel.progress, self.new_data.progress
+        cures = {
+            self.data.message: QWidget(),
+            self.save_row.message: self.save_row.without_button,
+            self.new_data.message: self.new_data.cures,
+            self.message: self.training_panel.cures,
+        }
+        self.notes = Notes((*jobs, *progress), cures)
+        self._lay_out()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept dropped tables, also with images beside them; napari opens all other files."""
@@ -174,9 +179,6 @@ class CentroidEncoderWidget(QWidget):
         elif watched in (self.map, self.data, self.notes):
             if kind in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
                 self._lay_over()
-        elif isinstance(watched, Message) and kind == QEvent.Type.MouseButtonRelease:
-            if not watched.hasSelectedText():
-                self._dismiss(watched)
         elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
@@ -201,25 +203,6 @@ class CentroidEncoderWidget(QWidget):
             needed = part.heightForWidth(width) if wraps else hint
             part.setGeometry(0, 0 if at_top else height - needed, width, needed)
             part.raise_()
-
-    def _on_note(self, message: Message, text: str) -> None:
-        """Show a message alone, and write it into the log."""
-        self.log.appendPlainText(f"{datetime.now():%H:%M}  {text}")
-        for other in self._cures:
-            if other is not message:
-                self._dismiss(other)
-        self._fading.start()
-
-    def _fade(self) -> None:
-        """Hide the messages that are no warnings."""
-        for message in self._cures:
-            if message.kind == "info":
-                message.hide()
-
-    def _dismiss(self, message: Message) -> None:
-        """Hide a message and the buttons that belong to it."""
-        message.hide()
-        self._cures[message].hide()
 
     def show_table(
         self,
@@ -263,10 +246,6 @@ class CentroidEncoderWidget(QWidget):
         """Train on the column with the corrections of the chosen labels."""
         self.form.set_adata(self.session.adata, self.session.corrected(self.session.label_key))
         self.train()
-
-    def check(self) -> None:
-        """Cross-validate the labels of the chosen table, unless a training runs."""
-        self.training_panel.check()
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
@@ -343,10 +322,17 @@ class CentroidEncoderWidget(QWidget):
             parent = parent.parentWidget()
         return parent
 
-    def _on_docked(self) -> None:
-        """Take a share of the window at first, and later the width of before."""
-        window, dock = self._window, self._own_dock()
-        if window is not None and dock is not None and not dock.isFloating():
+    def _size_docks(self) -> None:
+        """Take a share of the window at first, and later the width of before.
+
+        Beside a dock of the map, take the least width.
+        """
+        window, dock, full = self._window, self._own_dock(), self._full
+        if window is not None and dock is not None and full is not None:
+            least = dock.minimumSizeHint().width()
+            width = self._width_of_docks(window, dock, full)
+            window.resizeDocks([dock, full], [least, width - least], Qt.Orientation.Horizontal)
+        elif window is not None and dock is not None and not dock.isFloating():
             width = self._width or round(SHARE * window.width())
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
         # Not earlier: the delay would be over before the dock is painted.
@@ -374,7 +360,7 @@ class CentroidEncoderWidget(QWidget):
             if min(room, dock.height() - others - TITLE) > side:
                 window.splitDockWidget(dock, full, Qt.Orientation.Horizontal)
                 # The new dock has to be laid out first.
-                self._widening.start()
+                self._sizing.start()
             else:
                 screen = window.screen().availableGeometry()
                 side = round(FLOATING * min(screen.width(), screen.height() - others))
@@ -387,13 +373,6 @@ class CentroidEncoderWidget(QWidget):
         widgets = [*docks, *filter(None, [window.centralWidget()])]
         return round(sum(one.width() for one in widgets) - TISSUE * window.width())
 
-    def _widen_full(self) -> None:
-        window, dock, full = self._window, self._own_dock(), self._full
-        if window is not None and dock is not None and full is not None:
-            least = dock.minimumSizeHint().width()
-            width = self._width_of_docks(window, dock, full)
-            window.resizeDocks([dock, full], [least, width - least], Qt.Orientation.Horizontal)
-
     def _bring_back(self) -> None:
         """Bring the map back into this dock."""
         full, self._full = self._full, None
@@ -403,7 +382,7 @@ class CentroidEncoderWidget(QWidget):
             self.picture.show()
             full.close()
             # The dock has to be gone first.
-            self._docking.start()
+            self._sizing.start()
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer and delete the widget when its dock is closed."""
@@ -464,26 +443,47 @@ class CentroidEncoderWidget(QWidget):
         for part in (self, self.picture):
             part.setStyleSheet(sheet)
 
+    def _make_menu(self) -> QToolButton:
+        made = QToolButton()
+        made.setText("☰")
+        made.setAccessibleName("Menu")
+        made.setToolTip("Open tables, check labels, and settings")
+        made.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu, training, save = QMenu(self), self.training_panel, self.save_row
+        menu.setToolTipsVisible(True)
+        for actions in (self.data.menu, training.menu):
+            menu.addActions(actions.actions())
+            menu.addSeparator()
+        menu.insertAction(training.check_action, self.label.import_action)
+        save.menu.insertAction(save.copy_action, self.label.export_action)
+        menu.addActions(self.map.canvas.tools.actions())
+        menu.addSeparator()
+        menu.addAction(self.map.canvas.names_action)
+        made.setMenu(menu)
+        return made
+
+    def _make_bar(self) -> QHBoxLayout:
+        """Return the tabs of the modes, and the buttons beside them."""
+        self.tabs = QTabBar()
+        self.tabs.setShape(QTabBar.Shape.RoundedSouth)
+        self.tabs.setUsesScrollButtons(False)
+        self.tabs.setAccessibleName("Modes")
+        for name in self.modes:
+            self.tabs.addTab(name)
+        self.tabs.currentChanged.connect(self._on_tab)
+        self.log_button = QToolButton()
+        self.log_button.setText("Log")
+        self.log_button.setToolTip("All messages")
+        self.log_button.clicked.connect(self.notes.log.show)
+        bar = side_by_side(self.tabs, self.log_button, self.save_row)
+        bar.insertStretch(1)
+        return bar
+
     def _lay_out(self) -> None:
         """Lay out one line, the map with the classes, and the card of the chosen mode."""
         training, data = self.training_panel, self.data
         data.below.addWidget(training)
-        self.menu_button = QToolButton()
-        self.menu_button.setText("☰")
-        self.menu_button.setAccessibleName("Menu")
-        self.menu_button.setToolTip("Open tables, check labels, and settings")
-        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        menu = QMenu(self)
-        menu.setToolTipsVisible(True)
-        for actions in (data.menu, training.menu):
-            menu.addActions(actions.actions())
-            menu.addSeparator()
-        menu.insertAction(training.check_action, self.label.import_action)
-        self.save_row.menu.insertAction(self.save_row.copy_action, self.label.export_action)
-        menu.addActions(self.map.canvas.tools.actions())
-        menu.addSeparator()
-        menu.addAction(self.map.canvas.names_action)
-        self.menu_button.setMenu(menu)
+        self.menu_button = self._make_menu()
         training.of_map.addRow(form_label("Regions"), self.map.regions_box)
         training.of_map.addRow(form_label("Components"), self.map.axes_box)
         training.of_new_data.addWidget(self.new_data.form)
@@ -499,39 +499,18 @@ class CentroidEncoderWidget(QWidget):
         self.map.starts.addWidget(button("Sample tissue", "", open_sample))
         shown = self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
-        self.modes = {
-            "Explore": self.cells,
-            "Label": self.label,
-            "Review": self.misplaced,
-            "New data": self.new_data,
-        }
-        self.tabs = QTabBar()
-        self.tabs.setShape(QTabBar.Shape.RoundedSouth)
-        self.tabs.setUsesScrollButtons(False)
-        self.tabs.setAccessibleName("Modes")
-        for name in self.modes:
-            self.tabs.addTab(name)
-        self.tabs.currentChanged.connect(self._on_tab)
-        self._on_tab()
-        self.log_button = QToolButton()
-        self.log_button.setText("Log")
-        self.log_button.setToolTip("All messages")
-        self.log_button.clicked.connect(self.log.show)
-        bar = side_by_side(self.tabs, self.log_button, self.save_row)
-        bar.insertStretch(1)
-        self._lay_out_notes()
-        inner = QWidget()
-        column(inner, *self.modes.values()).addStretch()
-        # The map keeps its size, whatever there is in a card.
-        self.cards.setWidget(inner)
-        self.cards.setWidgetResizable(True)
-        self.cards.setMinimumHeight(CARD)
-        self.cards.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.label.names.addWidget(self.queue.suggest_button)
+        self.setTabOrder(self.label.name_line, self.queue.suggest_button)
+        self.label.below.insertWidget(1, self.queue)
+        for part in (self.notes, data):
+            part.setObjectName("over")
+            part.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+            part.setParent(self.map)
+        for watched in (self.map, self.notes, data):
+            watched.installEventFilter(self)
         # napari would add a stretch if no part took all the room.
         self.picture.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.cards.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.cards.setFrameShape(QScrollArea.Shape.NoFrame)
-        self._parts = column(self, header, self.picture, self.cards, bar)
+        self._parts = column(self, header, self.picture, self.cards, self._make_bar())
         self._parts.setContentsMargins(6, 2, 6, 2)
         self._parts.setStretchFactor(self.picture, 1)
         for kind in (QComboBox, QAbstractSpinBox):
@@ -541,37 +520,26 @@ class CentroidEncoderWidget(QWidget):
                 field.installEventFilter(self)
         self._on_shown()
 
-    def _lay_out_notes(self) -> None:
-        """Lay running jobs and messages over the map, and the details of the table."""
-        training, data, new, save = self.training_panel, self.data, self.new_data, self.save_row
-        self._cures = {
-            data.message: QWidget(),
-            save.message: save.without_button,
-            new.message: new.cures,
-            self.message: training.cures,
-        }
-        jobs = data.opening, data.measuring, new.opening, training.progress, new.progress
-        for job in jobs:
-            job.setObjectName("over")
-        cures = save.without_button, new.cures, training.cures
-        column(self.notes, *jobs, *self._cures, *cures).setSpacing(0)
-        for part in (self.notes, data):
-            part.setObjectName("over")
-            part.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-            part.setParent(self.map)
-        for message in self._cures:
-            message.said.connect(partial(self._on_note, message))
-        for part in (self.map, self.notes, data, *self._cures):
-            part.installEventFilter(self)
 
+class _Cards(QScrollArea):
+    """Cards that scroll up and down; they are as wide as their content needs.
 
-class _Scrolled(QScrollArea):
-    """A widget that scrolls up and down, and is as wide as its content needs.
-
-    `wanted` is its height in pixels, if there is room.
+    `wanted` is the height in pixels, if there is room.
     """
 
     wanted = CARD
+
+    def __init__(self, cards: Iterable[QWidget]) -> None:
+        super().__init__()
+        inner = QWidget()
+        column(inner, *cards).addStretch()
+        # The map keeps its size, whatever there is in a card.
+        self.setWidget(inner)
+        self.setWidgetResizable(True)
+        self.setMinimumHeight(CARD)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
 
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), self.wanted)

@@ -15,12 +15,11 @@ Then = Callable[[Any, Exception | None], None]
 class Latest(QObject):
     """Runs one request at a time; a newer one replaces that which waits, and drops its answer.
 
-    A request begins after `pause` milliseconds without another one. `daemon` is that of `Task`.
+    A request begins after `pause` milliseconds without another one.
     """
 
-    def __init__(self, parent: QObject, pause: int = 0, *, daemon: bool = False) -> None:
+    def __init__(self, parent: QObject, pause: int = 0) -> None:
         super().__init__(parent)
-        self._daemon = daemon
         self._waiting: tuple[Callable[[], Any], Then] | None = None
         self._then: Then | None = None
         self._task: Task | None = None
@@ -45,7 +44,7 @@ class Latest(QObject):
     def _begin(self) -> None:
         if self._task is None and self._waiting is not None:
             (work, self._then), self._waiting = self._waiting, None
-            self._task = Task(lambda _: work(), self._on_end, self, daemon=self._daemon)
+            self._task = Task(lambda _: work(), self._on_end, self)
 
     def _on_end(self, found: Any, error: Exception | None) -> None:
         self._task, then, self._then = None, self._then, None

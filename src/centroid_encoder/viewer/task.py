@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib import import_module
@@ -33,7 +35,7 @@ class Steps:
         self.job: Any = None
         """The job, once its input has been read and checked."""
         self.news: dict[str, Any] = {}
-        """What the signals of the task are to emit next, by their names."""
+        """What the task is to emit next: the last of each kind."""
         self.may_go_on = Event()
         """Not set while the GUI draws a frame, which would take it twice as long beside the job."""
         self.may_go_on.set()
@@ -57,19 +59,17 @@ class Task(QObject):
     """Calls `work` in a thread, and then `ended` in the GUI thread, unless it was cancelled.
 
     `work` gets a callback for the steps of a job, see `run_job`. `ended` gets the result and None,
-    or None and the exception: `StoppedTooEarly` if there was nothing to keep. All signals are
-    emitted in the GUI thread, and before that call. The task is deleted after its end.
+    or None and the exception: `StoppedTooEarly` if there was nothing to keep. `news` are emitted in
+    the GUI thread, and before that call. The task is deleted after its end.
 
     With `live`, the frames of a training are shown. A `daemon` only reads: it needs no import of
     jobs, and it does not keep the process alive after the window was closed.
     """
 
-    begun = Signal(object)
-    """The job; its input has been read and checked."""
-    reported = Signal(object)
-    """The last `Report` or `Progress`, at most every 50 ms."""
-    framed = Signal(object)
-    """A live frame, see `Report.frame`; the thread waits until the GUI has drawn the last one."""
+    news = Signal(str, object)
+    """A kind and an object: the job that has ``"begun"``, once its input was read and checked; the
+    last `Report` or `Progress`, ``"reported"`` at most every 50 ms; or a live frame, ``"framed"``,
+    see `Report.frame`. The thread waits until the GUI has drawn it."""
 
     def __init__(
         self,
@@ -85,12 +85,9 @@ class Task(QObject):
         self._ended = ended
         # A connection keeps a lambda, but not the object of a bound method: PySide breaks that
         # connection where the object dies, and a crash follows if that is in the thread.
-        self._pause = QTimer(self, interval=FRAME_PAUSE, singleShot=True)
-        self._pause.timeout.connect(lambda: steps.wants_frame.set())
         self._drawn = QTimer(self, interval=0, singleShot=True)
         self._drawn.timeout.connect(lambda: steps.may_go_on.set())
-        if live:
-            steps.wants_frame.set()
+        self._next_frame = 0.0 if live else math.inf
         # The thread must also end when Qt deletes the window, and this object with it.
         self.destroyed.connect(lambda: steps.cancelled.set())
         self._timer = QTimer(self, interval=INTERVAL)
@@ -130,11 +127,13 @@ class Task(QObject):
             if new is not None and self._timer.isActive():
                 if name == "framed":
                     self._steps.may_go_on.clear()
-                getattr(self, name).emit(new)
-                if name == "framed":
-                    # Qt handles the timers only after it has painted the frame.
+                    # Qt handles the timer only after it has painted the frame.
                     self._drawn.start()
-                    self._pause.start()
+                self.news.emit(name, new)
+                if name == "framed":
+                    self._next_frame = time.monotonic() + FRAME_PAUSE / 1000
+        if time.monotonic() >= self._next_frame:
+            self._steps.wants_frame.set()
         if has_ended and self._timer.isActive():
             self._timer.stop()
             self.deleteLater()

@@ -17,15 +17,15 @@ from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import DataPanel
+from centroid_encoder.viewer.session.session import Session
 from tests.viewer.seen import entries
 
 
 @pytest.fixture
 def panel(qtbot) -> DataPanel:
     """Panel of a viewer without layers."""
-    panel = DataPanel(Catalog(layers := LayerList()))
+    panel = DataPanel(Session(layers := LayerList()))
     qtbot.addWidget(panel)
     panel.layers = layers  # type: ignore[attr-defined]
     panel.catalog.connect()
@@ -39,22 +39,21 @@ def layers(panel) -> LayerList:
 
 
 def test_many_events_cause_one_update(panel, layers, cells, image_of, qtbot):
-    listed: list[None] = []
-    panel.catalog.listed.connect(lambda: listed.append(None))
+    changed: list[str] = []
+    panel.catalog.changed.connect(changed.append)
     layer = Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
     layers.append(layer)
     for i in range(5):
         layer.name = f"nuclei {i}"
-    qtbot.waitUntil(lambda: bool(listed))
-    assert len(listed) == 1
+    qtbot.waitUntil(lambda: bool(changed))
+    assert changed.count("tables") == 1
     assert entries(panel.layer_box) == ["none", "nuclei 4"]
 
-    joined: list[None] = []
-    panel.catalog.link_changed.connect(lambda: joined.append(None))
+    changed.clear()
     for label in np.unique(layer.data)[1:3]:
         layer.data_setitem(np.nonzero(layer.data == label), 0)
-    qtbot.waitUntil(lambda: bool(joined))
-    assert len(joined) == 1
+    qtbot.waitUntil(lambda: bool(changed))
+    assert changed.count("links") == 1
     assert "2 without a label" in panel.joined_text.text()
 
 

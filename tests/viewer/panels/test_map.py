@@ -195,7 +195,7 @@ def test_a_smaller_table_can_be_chosen_during_a_training(panels, make_cells):
     session.catalog.choose(session.catalog.add(adata, "cells"))
     cells.show_column("cell_type")
     run = ce.tl.centroid_encoder.job(adata, "cell_type")
-    session.show_frame(run, (adata.X[:, :2], None), "cell_type")
+    session.set(frame=(run, (adata.X[:, :2], None), "cell_type"))
     session.catalog.choose(session.catalog.add(adata[:30].copy(), "fewer"))
     assert not len(panel.canvas.map.rows)
 

@@ -260,7 +260,7 @@ def test_cells_without_some_features_have_a_way_into_the_map(
     qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
     assert widget.catalog.table.adata is lacking
     assert np.isfinite(lacking.obsm["X_ce"]).all()
-    assert "they are estimated from the others" in widget.log.toPlainText()
+    assert "they are estimated from the others" in widget.notes.log.toPlainText()
     # The limit is not forgotten in the script.
     assert "max_missing=1.0" in widget.save_row.script()
     # The field is set now; beyond the limit, the question comes again.

@@ -30,7 +30,9 @@ def test_labels_lie_in_a_new_column_with_the_colours_of_scanpy():
     adata = table()
     labeling = Labeling(adata, "mine")
     labeling.add_class("B cell")
-    labeling.add_class("T cell", color="red", key="q")
+    labeling.add_class("T cell")
+    labeling.recolor_class("T cell", "red")
+    labeling.set_key("T cell", "q")
     labeling.assign([0, 2], "B cell")
     labeling.assign([1], "new")
     labeling.assign([2], None)
@@ -106,7 +108,9 @@ def test_labels_are_continued_after_saving_and_reopening(tmp_path):
     labeling = Labeling(adata, "mine")
     save_h5ad(adata, tmp_path / "none.h5ad")
     assert Labeling(ad.read_h5ad(tmp_path / "none.h5ad"), "mine").classes == ()
-    labeling.add_class("a/b", color="#123456", key="W")
+    labeling.add_class("a/b")
+    labeling.recolor_class("a/b", "#123456")
+    labeling.set_key("a/b", "W")
     labeling.add_class("no cells")
     labeling.assign([3], "a/b")
     for save in (save_h5ad, lambda adata, path: adata.write_h5ad(path)):
@@ -142,7 +146,9 @@ def test_the_journal_brings_labels_back_after_a_crash():
 
 def test_a_restored_labelling_has_its_classes_with_their_keys_and_colors():
     labeling = Labeling(table(), "mine")
-    labeling.add_class("z", "#123456", "Q")
+    labeling.add_class("z")
+    labeling.recolor_class("z", "#123456")
+    labeling.set_key("z", "Q")
     labeling.add_class("no cells")
     labeling.assign([3], "b")
     classes = labeling.classes

@@ -35,7 +35,7 @@ def test_a_column_of_measurements_is_not_taken_for_corrections(session, embed):
     cells.obs["cell_type_relabeled"] = scores
     show(session, cells)
     assert session.state.result is not None
-    assert list(session.classes) == ["type 0", "type 1", "type 2"]
+    assert list(session.class_colors) == ["type 0", "type 1", "type 2"]
     # The user's column does not change.
     session.select(np.array([0]))
     session.label_selected("type 1")
@@ -58,8 +58,8 @@ def test_relabelling_keeps_the_new_name_of_a_renamed_class(session, embed):
     session.select(np.array([0]))
     session.label_selected("type 1")
     labels = cells.obs["cell_type_relabeled"]
-    named = session.codes >= 0
-    assert (np.asarray(session.classes)[session.codes[named]] == labels[named]).all()
+    named, classes = session.shown_codes >= 0, np.asarray(list(session.class_colors))
+    assert (classes[session.shown_codes[named]] == labels[named]).all()
     assert labels[~named].isna().all()
     assert (labels == "renamed").sum() > 1
 
@@ -70,7 +70,7 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     original = cells.obs["cell_type"].copy()
 
     def labels() -> list[str]:
-        shown = np.asarray(session.classes)[session.codes]
+        shown = np.asarray(list(session.class_colors))[session.shown_codes]
         assert shown.tolist() == cells.obs["cell_type_relabeled"].tolist()
         return shown.tolist()
 

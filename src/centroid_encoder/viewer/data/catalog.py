@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -37,16 +38,32 @@ from centroid_encoder.viewer.data.ids import (
     pixels,
     read_ids,
 )
-from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit
+from centroid_encoder.viewer.data.join import Join, Link, Misfit, TableImage, find_misfit
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Table, find_tables, is_drawn
 
-KEPT: WeakKeyDictionary[LayerList, list[Table]] = WeakKeyDictionary()
-"""Tables of each viewer whose catalog was disconnected; the chosen one comes first."""
-CONNECTED: WeakSet[Catalog] = WeakSet()
-"""The catalogs that follow the layers of their viewers."""
+KEPT = "centroid_encoder_tables"
+"""Attribute of the layers of a viewer: the tables of a catalog that was disconnected; the chosen
+one comes first."""
+CATALOGS = "centroid_encoder_catalogs"
+"""Attribute of an AnnData: the catalogs that show it."""
 
 FOLLOWS = "follows the centers of the cells in their layer"
 """Reason of the role of a column that is a position by its values."""
+
+
+class _Catalogs(WeakSet["Catalog"]):
+    """The catalogs that show an AnnData; a copy of it has none."""
+
+    def __reduce__(self) -> Any:
+        return set, ()
+
+
+def _catalogs_of(adata: AnnData) -> WeakSet[Catalog]:
+    """Return the catalogs that show an AnnData."""
+    if not isinstance(vars(adata).get(CATALOGS), _Catalogs):
+        vars(adata)[CATALOGS] = _Catalogs()
+    found: WeakSet[Catalog] = vars(adata)[CATALOGS]
+    return found
 
 
 class Catalog:
@@ -67,42 +84,34 @@ class Catalog:
         their labels.
     put_away
         The layers that were hidden since they show another image than that of the selected cell.
-    read_later
-        Function that reads the ids of a large or lazy layer into a future in a thread and then
-        calls `take_ids`. If it is None, the catalog reads them at once.
-    check_later
-        Function that computes the checksum of a large layer in a thread, and calls `forget` if it
-        is not the given one.
+    in_thread
+        Function that calls another one in a thread, and returns a future that is done in this one.
+        If it is None, large and lazy layers are read at once.
     together
         Context in which several events follow one another, so that all can be handled at its end.
     """
 
-    listed = Signal()
-    """Tables or layers were added, removed or renamed."""
-    table_changed = Signal(bool)
-    """Another table was chosen, and `link_changed` follows; False if the chosen one has columns or
-    values that others have written."""
-    link_changed = Signal()
-    """Links or joins have changed."""
+    changed = Signal(str)
+    """The part that has changed: ``"table"`` if another one was chosen, ``"cells"`` if it has other
+    cells, both before its links; ``"columns"`` if others have written into it; ``"links"`` or
+    joins; ``"tables"``, the list of tables or layers."""
     stirred = Signal(bool)
     """Layers have changed and `refresh` is due; True if only the ids in a linked layer may have
     changed, which the user may still be painting."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
-        self._without_variables: list[Table] = []
         self.table: Table | None = None
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
-        self.read_later: Callable[[Labels, Future[LayerIds]], None] | None = None
-        self.check_later: Callable[[Labels, int], None] | None = None
+        self.in_thread: Callable[[Callable[[], Any]], Future[Any]] | None = None
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
         self._cells: pd.Index | None = None
         self._image_column: str | None = None
         self._links: list[Link] = []
-        self._tried: dict[Link, str] = {}
+        self._tried: dict[Link, Join | ValueError] = {}
         self._ids: WeakKeyDictionary[Layer, Future[LayerIds]] = WeakKeyDictionary()
         self._redrawn: WeakSet[Layer] = WeakSet()
         self._masks: WeakKeyDictionary[Image, Labels | None] = WeakKeyDictionary()
@@ -148,15 +157,16 @@ class Catalog:
     def connect(self) -> None:
         """Start to follow the layers of the viewer; its tables of an earlier catalog are back."""
         self._all.events.connect(self._on_event)
-        CONNECTED.add(self)
-        self.tables = KEPT.pop(self._all, self.tables)
+        self.tables = vars(self._all).pop(KEPT, self.tables)
         self.refresh()
 
     def disconnect(self) -> None:
         """Stop following the layers; ids that a thread still reads are dropped."""
         self._all.events.disconnect(self._on_event)
-        CONNECTED.discard(self)
-        KEPT[self._all] = sorted(self.tables, key=lambda table: table is not self.table)
+        if self.table is not None:
+            _catalogs_of(self.table.adata).discard(self)
+        kept = sorted(self.tables, key=lambda table: table is not self.table)
+        vars(self._all)[KEPT] = kept
         self._ids.clear()
         self._links = []
 
@@ -172,21 +182,19 @@ class Catalog:
             for image in [x for x, mask in self._masks.items() if layer in (x, mask)]:
                 self._masks[image] = None
         has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
-        is_painted = any(link.layer is layer for link in self._links)
         if isinstance(layer, CellLayer) and kind in has_ids:
             self._ids.pop(layer, None)
         elif (
-            isinstance(layer, Labels)
-            and kind == "set_data"
+            kind == "set_data"
+            and isinstance(layer, Labels)
             and isinstance(pixels(layer), np.ndarray)
         ):
             # napari's undo, and code that changes pixels in place, cause no other event.
             self._redrawn.add(layer)
-        else:
-            is_painted = False
+        is_linked = any(link.layer is layer for link in self._links)
         if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
             self.stirred.emit(False)
-        elif is_painted:
+        elif is_linked and (layer not in self._ids or layer in self._redrawn):
             self.stirred.emit(True)
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
@@ -230,12 +238,7 @@ class Catalog:
         n_columns = 0 if chosen is None else chosen.adata.obs.shape[1]
         for image in (x for x in self._all if isinstance(x, Image) and x not in self._masks):
             self._masks[image] = as_mask(image)
-        found = find_tables(self._all, [*before, *self._without_variables])
-        # They are kept, since it takes long to make them of many cells.
-        self._without_variables = [
-            x for x in found if x.origin == "features" and not x.adata.n_vars
-        ]
-        self.tables = [table for table in found if table not in self._without_variables]
+        self.tables = find_tables(self._all, before)
         new = [table for table in self.tables if table.layer not in held]
         was_of_layer = chosen is not None and chosen.origin not in ("file", "notebook")
         if chosen not in self.tables:
@@ -251,11 +254,10 @@ class Catalog:
             or self._find_links() != self._links
         ):
             self.join_again()
-        elif self.read_later is not None:
-            self._add_mask()
+        self._add_mask()
         if chosen is not None and chosen is self.table and chosen.adata.obs.shape[1] > n_columns:
-            self.table_changed.emit(False)
-        self.listed.emit()
+            self.changed.emit("columns")
+        self.changed.emit("tables")
 
     def choose(self, table: Table | None) -> None:
         """Choose a table and join it to the layers that show it; the same table is joined again."""
@@ -264,13 +266,14 @@ class Catalog:
         else:
             self.join_again()
 
-    def _show(self, table: Table | None) -> None:
+    def _show(self, table: Table | None, what: str = "table") -> None:
         """Show a table, or one whose cells have changed, and join it."""
         self.table, self._links, self.joins, self.faults = table, [], {}, {}
         self._cells = None if table is None else table.adata.obs_names
-        self._image_column = self._find_image_column()
+        if table is not None:
+            _catalogs_of(table.adata).add(self)
         with self.together():
-            self.table_changed.emit(True)
+            self.changed.emit(what)
             self.join_again()
 
     def check_cells(self) -> bool:
@@ -281,15 +284,15 @@ class Catalog:
         cells = None if self.table is None else self.table.adata.obs_names
         if cells is self._cells or (cells is not None and cells.equals(self._cells)):
             return True
-        self._show(self.table)
+        self._show(self.table, "cells")
         return False
 
     def show_elsewhere(self, table: Table) -> None:
         """Let other viewers show what was written into this table."""
-        for other in list(CONNECTED - {self}):
+        for other in _catalogs_of(table.adata) - {self}:
             if other.table is not None and other.table.adata is table.adata:
                 other.table.unsaved = True
-                other.table_changed.emit(False)
+                other.changed.emit("columns")
 
     @property
     def _chosen(self) -> Table:
@@ -351,27 +354,24 @@ class Catalog:
         joins, faults = self.joins, self.faults
         self._links, self.joins, self.faults = self._find_links(), {}, {}
         for link in self._links:
-            join, fault = joins.get(link), faults.get(link) if link in joins else None
-            try:
-                # While a thread reads the layer, there are no ids and the old join stays.
-                made = None if (ids := self._read(link.layer)) is None else link.make(ids)
-                if made is not None and (join is None or not join.is_like(made)):
-                    join, fault = made, find_misfit(link, made, self._question(link))
-            except ValueError as error:
-                join, fault = None, error
+            # While a thread reads the layer, the old join stays.
+            made, join = self._make(link), joins.get(link)
+            fault = None if join is None else faults.get(link)
+            if isinstance(made, ValueError):
+                join, fault = None, made
+            elif made is not None and (join is None or not join.is_like(made)):
+                fault = find_misfit(link, made, self._question(link))
+                join = made if fault is None or isinstance(fault, Misfit) else None
             if join is not None:
                 self.joins[link] = join
             if fault is not None:
                 self.faults[link] = fault
-        if self._missing_masks():
-            # napari takes half a second for each: one at a time, in events of their own.
+        if not all(link.layer in self._all for link in self.joins):
             self.stirred.emit(False)
-        while self.read_later is None and self._add_mask():
-            pass
         if self.joins != joins and self._leave_out_places():
             self._show(self._chosen)
         else:
-            self.link_changed.emit()
+            self.changed.emit("links")
 
     def _leave_out_places(self) -> bool:
         """Make positions of the features of a read table that follow the centers of the labels.
@@ -417,76 +417,88 @@ class Catalog:
             f"{name}. Are these the cells of {layer.name}?"
         )
 
-    def _missing_masks(self) -> list[tuple[Image, Labels]]:
-        """Return the Image layers that are joined as Labels which are not in the viewer yet."""
-        joined = {link.layer for link in self.joins}
-        return [(x, labels) for x, labels in self._masks.items() if labels in joined - {*self._all}]
+    def _add_mask(self) -> None:
+        """Add the Labels of a joined Image layer, since only Labels have colours.
 
-    def _add_mask(self) -> bool:
-        """Add the Labels of a joined Image layer, since only Labels have colours; False if none."""
-        for image, labels in self._missing_masks()[:1]:
+        napari takes half a second for each: the event of its insertion leads to the next one.
+        """
+        joined = {link.layer for link in self.joins} - {*self._all}
+        missing = [(image, x) for image, x in self._masks.items() if x is not None and x in joined]
+        for image, labels in missing[:1]:
             image.visible = False
             # It stays hidden when the image of another cell is shown.
             self.put_away.discard(image)
             self._all.insert(self._all.index(image) + 1, labels)
-            if not self._missing_masks():
+            if len(missing) == 1:
                 show_info(f"{image.name} holds the ids of cells: {labels.name} shows them.")
-            return True
-        return False
 
     def _must_read(self, layer: CellLayer) -> bool:
         """Return whether the ids of a layer are not known, or its pixels have changed in place."""
-        if layer in self._redrawn and layer in self._ids and isinstance(layer, Labels):
+        if layer in self._redrawn and layer in self._ids:
             read = self._ids[layer]
             if read.done() and read.exception() is None:
                 self._redrawn.discard(layer)
                 known = read.result().checksum
                 # napari also redraws a stack for another plane.
-                if self.check_later is not None and is_slow(layer):
-                    self.check_later(layer, known)
-                elif known != checksum(pixels(layer)):
-                    del self._ids[layer]
+                now = self._run(checksum, layer, pixels(layer))
+                now.add_done_callback(lambda now: self._on_checksum(now, layer, known))
         return layer not in self._ids
 
-    def forget(self, layer: Labels) -> None:
-        """Read the ids of a layer again, whose pixels have changed in place."""
-        self._ids.pop(layer, None)
-        self.join_again()
+    def _on_checksum(self, now: Future[int], layer: CellLayer, known: int) -> None:
+        if now.exception() is None and now.result() != known:
+            self._ids.pop(layer, None)
+            self.stirred.emit(True)
+
+    def _run(self, function: Callable[[Any], Any], layer: CellLayer, value: Any) -> Future[Any]:
+        """Call a function, in a thread if the layer is large or lazy."""
+        if self.in_thread is not None and isinstance(layer, Labels) and is_slow(layer):
+            return self.in_thread(partial(function, value))
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(value))
+        except ValueError as error:
+            done.set_exception(error)
+        return done
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
         """Return the ids of a layer, or None while a thread reads them; cached until it changes."""
         if self._must_read(layer):
-            ids = self._ids[layer] = Future()
-            if isinstance(layer, Labels) and self.read_later is not None and is_slow(layer):
-                self.read_later(layer, ids)
-            else:
-                try:
-                    ids.set_result(read_ids(layer))
-                except ValueError as error:
-                    ids.set_exception(error)
+            self._ids[layer] = ids = self._run(read_ids, layer, layer)
+            if not ids.done():
+                ids.add_done_callback(self._on_ids)
         found = self._ids[layer]
         return found.result() if found.done() else None
 
-    def take_ids(self, ids: Future[LayerIds]) -> None:
-        """Join the layer whose ids a thread has read, unless the layer has changed since."""
+    def _on_ids(self, ids: Future[LayerIds]) -> None:
+        # The layer may have changed since.
         if ids in self._ids.values():
             self.join_again()
+
+    def _make(self, link: Link) -> Join | ValueError | None:
+        """Return the join of a link, or why there is none; None while a thread reads the layer."""
+        if link not in self._tried:
+            try:
+                if (ids := self._read(link.layer)) is None:
+                    return None
+                self._tried[link] = link.make(ids)
+            except ValueError as error:
+                self._tried[link] = error
+        return self._tried[link]
 
     def _find_links(self) -> list[Link]:
         """Return the links that the user chose, else those found by names, else by ids."""
         table = self.table
-        column = self._image_column = self._find_image_column()
+        column, self._tried = self._find_image_column(), {}
+        self._image_column = column
         if table is None or table.declined:
             return []
         obs, declared = table.adata.obs, table.declared.get("instance_key")
         of_layer = table.origin == "features"
         columns = [] if table.ids else id_columns(obs, column, declared, of_layer=of_layer)
-        self._tried = {}
 
         def link(layer: CellLayer, image: object = None) -> Link:
             ids = [table.ids] if table.ids else [(x, 0) for x in ids_of(obs, layer, columns)]
             links = [Link(table, image, layer, *pair, column) for pair in ids]
-            self._tried |= dict.fromkeys(links, "")
             return links[0] if len(links) == 1 else next(filter(self._fit, links), links[0])
 
         chosen = list(table.images)
@@ -533,15 +545,12 @@ class Catalog:
 
         An image that may be no mask must have most of the cells and few other labels.
         """
-        try:
-            if (ids := self._read(link.layer)) is not None:
-                join, least = link.make(ids), min if link.layer in self._all else max
-                if join.n_joined >= max(1, least(join.n_rows, len(ids.ids)) / 2):
-                    # If layers are equal, take that with the fewest other labels.
-                    return join.n_joined, -join.n_unmatched_ids
-        except ValueError as error:
-            self._tried[link] = str(error)
-        return None
+        made, least = self._make(link), min if link.layer in self._all else max
+        if not isinstance(made, Join):
+            return None
+        # If layers are equal, take that with the fewest other labels.
+        fit = made.n_joined, -made.n_unmatched_ids
+        return fit if fit[0] >= max(1, least(made.n_rows, len(made.of.ids)) / 2) else None
 
     @property
     def image_column(self) -> str | None:
@@ -618,8 +627,9 @@ class Catalog:
                 f"{cells}; no layer has the name of an image in the column {column!r}, such as "
                 f"{name_of(images.iloc[0])}, or most of the ids. Choose the layer of each image."
             )
-        if self._tried and all(self._tried.values()):
-            return f"{cells}; {next(iter(self._tried.values()))}."
+        tried = list(self._tried.values())
+        if tried and all(isinstance(one, ValueError) for one in tried):
+            return f"{cells}; {tried[0]}."
         ids = " or ".join(dict.fromkeys(link.ids_name for link in self._tried))
         return (
             f"{cells}; no layer has most of their ids in {ids}. Choose the layer, and the column "

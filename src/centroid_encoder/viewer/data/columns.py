@@ -29,6 +29,8 @@ EXTENSIONS = re.compile(
     re.IGNORECASE,
 )
 """Extensions of image files."""
+NUMBER = r" \[\d+\]$"
+"""What napari adds to the names of layers that have the same name."""
 GENERAL_WORDS = {
     "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
     "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
@@ -221,8 +223,7 @@ def image_stem(name: str) -> str:
 
 
 def _words(name: str) -> list[str]:
-    # napari adds a number in brackets to layers of the same name.
-    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    name = re.sub(NUMBER, "", re.split(r"[/\\]", name)[-1]).lower()
     words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
     return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
 

@@ -204,11 +204,11 @@ class Misfit(ValueError):
         self.better = better
 
 
-def find_misfit(link: Link, join: Join, question: str = "") -> Misfit | None:
-    """Return a warning if positions contradict a join, or if all ids are off by one.
+def find_misfit(link: Link, join: Join, question: str = "") -> ValueError | None:
+    """Return a `Misfit` if positions contradict a join, or if all ids are off by one.
 
-    The `question` is whether the layer is the right one; positions can answer it.
-    Raises a ValueError if most cells have no label, unless their positions prove the join.
+    The `question` is whether the layer is the right one; positions can answer it. An error that is
+    no `Misfit` says that most cells have no label, and that their positions do not prove the join.
 
     Positions and pixels are compared after an affine fit, so units, origin and directions of the
     axes do not matter.
@@ -222,7 +222,8 @@ def find_misfit(link: Link, join: Join, question: str = "") -> Misfit | None:
     missing = join.n_rows - join.n_joined
     text = f"{missing:,} of {join.n_rows:,} cells have no label in {link.layer.name}, which is left"
     cure = "as it is: the table may belong to another image; choose another layer or column"
-    check(missing <= join.n_rows / 2, f"{text} {cure}")
+    if missing > join.n_rows / 2:
+        return InputError(f"{text} {cure}")
     text = (
         f"The positions in {where} contradict these ids: only {100 * (share or 0):.0f} % of the "
         "cells lie at their label"

@@ -13,14 +13,12 @@ from napari.layers import Image, Labels
 
 from centroid_encoder.errors import check
 from centroid_encoder.tl._axes import channel_axes, kept_axes
-from centroid_encoder.viewer.data.columns import EXTENSIONS, GENERAL_WORDS
+from centroid_encoder.viewer.data.columns import EXTENSIONS, GENERAL_WORDS, NUMBER
 from centroid_encoder.viewer.data.ids import pixels
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
 
-NUMBER = r" \[\d+\]$"
-"""What napari adds to layers of the same name."""
 UNLABELED = "cell_type"
 """Column for the labels that the user will give."""
 RGB = ("red", "green", "blue")

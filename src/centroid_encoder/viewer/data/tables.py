@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,18 +15,22 @@ import pandas as pd
 from anndata import AnnData
 from napari.layers import Labels, Layer
 
-from centroid_encoder.tables import as_obs, cv_key, embedding_key, frame_to_anndata, obs_key
-from centroid_encoder.viewer.data.columns import are_ids
+from centroid_encoder.tables import (
+    ID_NAMES,
+    as_obs,
+    cv_key,
+    embedding_key,
+    frame_to_anndata,
+    obs_key,
+    result_columns,
+)
+from centroid_encoder.viewer.data.columns import NUMBER, are_ids, named
 from centroid_encoder.viewer.data.ids import CellLayer
 
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
 """Place where a table was found; the list of tables has this order."""
 DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of the layers that the widget draws; they have no cells of their own."""
-BEFORE = " (before the change)"
-"""End of the name of a table that its layer no longer holds."""
-NUMBER = r" \[\d+\]$"
-"""What distinguishes tables of the same name."""
 NOT_SHOWN = object()
 """Stands for the image of a layer if the user chose that it shows nothing of the table."""
 
@@ -64,10 +68,6 @@ class Table:
     """Whether results or labels were written into it since it was opened or saved."""
     features: pd.DataFrame | None = None
     """Copy of the features that it was made of, with the names of the cells."""
-    published: set[str] = field(default_factory=set)
-    """Columns of results that were written into these features."""
-    added: set[str] = field(default_factory=set)
-    """Columns of ``obs`` that others have added to these features."""
 
     @property
     def declared(self) -> Mapping[str, Any]:
@@ -82,23 +82,13 @@ class Table:
             return False
         return bool(features[list(mine)].set_axis(mine.index).equals(mine))
 
-    def add_columns(self, features: pd.DataFrame) -> None:
-        """Copy the columns that others have added to these features into ``obs``."""
-        obs, mine = self.adata.obs, self.features
-        assert mine is not None
-        known = {*map(str, obs), *map(str, mine), *self.published} - self.added
-        for name in [name for name in features if str(name) not in known]:
-            obs[str(name)] = as_obs(features[name]).set_axis(mine.index)
-            self.added.add(str(name))
-
 
 def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     """Return the tables of layers and the known tables, in the order of `Origin`.
 
     An AnnData that is in several places gives one table, with the first layer that can show its
     cells. A known table stays the same object. It also stays if its layer was removed; one of
-    features, or one that its layer no longer holds, stays only with unsaved results. Features
-    without measurements give tables without variables.
+    features, or one that its layer no longer holds, stays only with unsaved results.
     """
     # Layers that can show cells come first; an Image layer can hold an AnnData, too.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
@@ -115,8 +105,7 @@ def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     for table in (table for table in known if table not in found):
         is_replaced = table.layer in layers
         if table.unsaved or not (is_replaced or (table.origin == "features" and table.layer)):
-            table.name = re.sub(NUMBER, "", table.name) + BEFORE * is_replaced
-            table.layer = None
+            table.name, table.layer = re.sub(NUMBER, "", table.name), None
             found.append(table)
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
     names: Counter[str] = Counter()
@@ -150,26 +139,32 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer) and len(layer.features.columns):
-        yield _of_features(layer, known)
+    if isinstance(layer, CellLayer):
+        yield from _of_features(layer, known)
 
 
-def _of_features(layer: CellLayer, known: list[Table]) -> Table:
-    """Return the known table of a layer's features, or a new one.
+def _of_features(layer: CellLayer, known: list[Table]) -> Iterator[Table]:
+    """Yield the known table of a layer's features, or a new one; none without measurements.
 
     Without results, a table is made again when others add columns, which may be measurements.
     """
     features, name = layer.features, f"{layer.name}: features"
     for table in known:
         if table.layer in (layer, None) and table.is_made_of(features):
-            assert table.features is not None
-            others = set(features) - set(table.features) - table.published
-            if not others or table.unsaved or table.path is not None:
-                table.add_columns(features)
-                return replace(table, name=name, layer=layer, origin="features")
-    adata = features_to_anndata(features, of_labels=isinstance(layer, Labels))
-    made_of = features.set_axis(adata.obs_names)
-    return Table(adata, name, layer, "features", features=made_of)
+            mine = cast("pd.DataFrame", table.features)
+            others = features.columns.difference([*mine, *result_columns(features)], sort=False)
+            if others.empty or table.unsaved or table.path is not None:
+                for column in others:
+                    table.adata.obs[str(column)] = as_obs(features[column]).set_axis(mine.index)
+                yield replace(table, name=name, layer=layer, origin="features")
+                return
+    # It takes long to make a table of the names of many cells.
+    numbers = features.select_dtypes("number")
+    if len(named(numbers, ID_NAMES)) < len(numbers.columns):
+        adata = features_to_anndata(features, of_labels=isinstance(layer, Labels))
+        if adata.n_vars:
+            made_of = features.set_axis(adata.obs_names)
+            yield Table(adata, name, layer, "features", features=made_of)
 
 
 def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
@@ -204,5 +199,4 @@ def publish(table: Table, key: str) -> None:
         # Do not replace a measurement of the same name.
         if (name := f"{'CE' if key == 'ce' else key}{i}") not in adata.var_names:
             columns[name] = values
-    table.published.update(columns)
     layer.features = features.assign(**columns)

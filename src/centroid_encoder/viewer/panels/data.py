@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
-from napari.layers import Labels
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
 
 from centroid_encoder.tables import is_table
-from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,
     ONE_IMAGE,
@@ -22,10 +20,8 @@ from centroid_encoder.viewer.data.columns import (
     image_columns,
     may_be_ids,
 )
-from centroid_encoder.viewer.data.ids import LayerIds, checksum, pixels, read_ids
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import measured, name_of
-from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -39,6 +35,8 @@ from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
+from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
@@ -57,12 +55,11 @@ class DataPanel(QWidget):
     `opening`, `measuring`, `message`, `positions_button`, and `fold`, a line about a bad join.
     """
 
-    def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.catalog = catalog
-        catalog.read_later = self._read_ids
-        catalog.check_later = self._check_pixels
-        self._checks: WeakKeyDictionary[Labels, Latest] = WeakKeyDictionary()
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        catalog = self.catalog = session.catalog
+        catalog.in_thread = self._in_thread
         self._refresh = delayed(self, 0, catalog.refresh)
 
         self.opening = Opening(catalog.open, self._on_failed)
@@ -105,8 +102,7 @@ class DataPanel(QWidget):
         joined = self.joined_text, self.mend_button
         self.below = page(self, form, self.images_table, *joined)
         self.hide()
-        catalog.listed.connect(self._show_lists)
-        catalog.link_changed.connect(self._show_link)
+        session.show_in(self.show_state)
         catalog.stirred.connect(lambda painted: self._refresh.start(PAUSE * painted))
 
     def toggle(self) -> None:
@@ -181,28 +177,24 @@ class DataPanel(QWidget):
         elif better is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
-    def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
-        """Read the ids of a layer in a thread."""
+    def _in_thread(self, work: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
 
-        def on_end(found: LayerIds, error: Exception | None) -> None:
+        def on_end(found: Any, error: Exception | None) -> None:
             if error is None:
-                ids.set_result(found)
+                future.set_result(found)
             else:  # Reading lazy pixels can raise any error.
-                ids.set_exception(ValueError(str(error)))
-            self.catalog.take_ids(ids)
+                future.set_exception(ValueError(str(error)))
 
-        Task(lambda _: read_ids(layer), on_end, self, daemon=True)
+        Task(lambda _: work(), on_end, self, daemon=True)
+        return future
 
-    def _check_pixels(self, layer: Labels, known: int) -> None:
-        """Look in a thread whether the pixels of a layer have changed in place."""
-
-        def on_end(found: int, error: Exception | None) -> None:
-            if error is None and found != known:
-                self.catalog.forget(layer)
-
-        if layer not in self._checks:
-            self._checks[layer] = Latest(self, daemon=True)
-        self._checks[layer].request(partial(checksum, pixels(layer)), on_end)
+    def show_state(self, before: State, now: State) -> None:
+        """Show the tables and layers, and how they are joined."""
+        if now.differs(before, "links", "table"):
+            self._show_link()
+        elif now.differs(before, "tables"):
+            self._show_lists()
 
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table

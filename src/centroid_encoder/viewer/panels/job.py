@@ -10,7 +10,7 @@ from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
-from centroid_encoder.core.reports import Frame, StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import Form, button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, gist, sentence
@@ -87,8 +87,7 @@ class JobPanel(QWidget):
         work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
         ended = partial(self._on_end, table, call)
         task = self.progress.begin(work, name, ended, stoppable=stoppable)
-        task.begun.connect(self._on_begun)
-        task.framed.connect(partial(self._on_framed, task, table, call))
+        task.news.connect(partial(self._on_news, task, table, call))
         self.enable()
 
     def say_notices(self, notices: Sequence[str]) -> None:
@@ -127,13 +126,13 @@ class JobPanel(QWidget):
         if self.message.kind == "error":
             self.message.say("")
 
-    def _on_begun(self, job: Job) -> None:
-        self.say_notices(job.notices)
-
-    def _on_framed(self, task: Task, table: Table, call: Call, frame: Frame) -> None:
+    def _on_news(self, task: Task, table: Table, call: Call, kind: str, new: Any) -> None:
+        if kind == "begun":
+            self.say_notices(new.notices)
         # The cells of a frame are those at the start of the training.
-        if table is self.session.table and table.adata.obs_names.equals(task.job.obs_names):
-            self.session.show_frame(task.job, frame, call.label_key)
+        is_shown = table is self.session.table
+        if kind == "framed" and is_shown and table.adata.obs_names.equals(task.job.obs_names):
+            self.session.set(frame=(task.job, new, call.label_key))
 
     def _on_end(self, table: Table, call: Call, job: Job, failure: Exception | None) -> None:
         if failure is not None:

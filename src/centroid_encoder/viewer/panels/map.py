@@ -282,7 +282,7 @@ class MapPanel(QWidget):
         is_draft = now.draft is not None
         has_decoder = result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], now.regions)
-        codes, n_classes = session.codes, len(session.classes)
+        codes, n_classes = session.shown_codes, len(session.class_colors)
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
@@ -301,7 +301,7 @@ class MapPanel(QWidget):
         if result.is_query:
             shown &= (result.split == QUERY).to_numpy()
         shapes = class_regions(adata, result, now.regions, limits)
-        names = tuple(map(str, session.classes))
+        names = tuple(map(str, session.class_colors))
         rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
         bold = is_draft and now.labeling is not None
         parts = points, codes, rows, shapes, limits, names, centers, behind, hollow

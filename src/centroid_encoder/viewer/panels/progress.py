@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from napari.utils.notifications import show_warning
 from qtpy.QtCore import Signal
@@ -17,9 +17,6 @@ from centroid_encoder.tables import PARQUET, TEXT
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.task import Steps, Task
-
-if TYPE_CHECKING:
-    from centroid_encoder.tl._run import Progress
 
 TABLES = f"Tables of cells (*.h5ad *{PARQUET} {' '.join(f'*{x} *{x}.gz' for x in TEXT)})"
 """Filter of the dialog that opens a file."""
@@ -60,7 +57,7 @@ class TaskRow(QWidget):
 
         TaskRow.cancel(self)
         self.task = Task(work, on_end, self, live=stoppable, daemon=daemon)
-        self.task.reported.connect(self._on_reported)
+        self.task.news.connect(self._on_news)
         self._name, self._first = name, None
         self._stop.setVisible(stoppable)
         self._stop.setEnabled(stoppable)
@@ -84,7 +81,9 @@ class TaskRow(QWidget):
             self._end()
             self.cancelled.emit()
 
-    def _on_reported(self, step: Report | Progress) -> None:
+    def _on_news(self, kind: str, step: Any) -> None:
+        if kind != "reported":
+            return
         if isinstance(step, Report):
             done, total = step.step, step.n_steps
             text = f"{step.stage}, epoch {step.epoch} of {step.n_epochs}"

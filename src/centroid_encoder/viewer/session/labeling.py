@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain, count
@@ -170,8 +170,8 @@ class Labeling:
     @property
     def steps(self) -> tuple[str, str]:
         """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
-        done, undone = ([step.text for step in steps] for steps in (self._done, self._undone))
-        return ["", *done][-1], ["", *undone][-1]
+        done, undone = (steps[-1].text if steps else "" for steps in (self._done, self._undone))
+        return done, undone
 
     def _position(self, name: str) -> int:
         """Return the position of a class; a KeyError if there is none."""
@@ -180,9 +180,9 @@ class Labeling:
             raise KeyError(f"there is no class {name!r}")
         return names.index(name)
 
-    def add_class(self, name: str, color: str | None = None, key: str | None = None) -> None:
-        """Add a class, with the first free colour and key by default."""
-        self._step(f"Add class {name}", self._with_class(self.classes, name, color, key))
+    def add_class(self, name: str) -> None:
+        """Add a class, with the first free colour and key."""
+        self._step(f"Add class {name}", self._with_class(self.classes, name))
 
     def rename_class(self, name: str, new: str) -> None:
         """Give a class another name."""
@@ -196,8 +196,15 @@ class Labeling:
 
     def set_key(self, name: str, key: str) -> None:
         """Give a class another key: a letter, a digit, or none."""
-        others = [one for one in self.classes if one.name != name]
-        self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
+        key = key.strip().upper()
+        is_one = not key or (len(key) == 1 and key.isascii() and key.isalnum())
+        check(is_one, f"the key of a class must be a letter or a digit, not {key!r}")
+        text = f"the key {key} has another meaning; choose another letter or digit"
+        check(not key or key not in RESERVED_KEYS, text)
+        for one in self.classes:
+            is_free = not key or one.key != key or one.name == name
+            check(is_free, f"{key} is the key of {one.name}; choose another one")
+        self._change_class(name, f"Change the key of {name}", key=key)
 
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, and remove it."""
@@ -208,17 +215,15 @@ class Labeling:
         """Remove a class; its cells have no label then."""
         self._remove(name, -1, f"Remove class {name}")
 
-    def assign(self, rows: ArrayLike, names: str | Sequence[str] | None) -> None:
-        """Label rows of the AnnData, as one step: all with one name, or each with its own.
+    def assign(self, rows: ArrayLike, name: str | None) -> None:
+        """Label rows of the AnnData, as one step; with None, their labels are removed.
 
-        With None, their labels are removed. A name that is not a class yet adds one.
+        A name that is not a class yet adds one.
         """
         rows = np.asarray(rows, dtype=np.intp)
         cells = f"{len(rows):,} cell{'s' * (len(rows) != 1)}"
-        text = f"Label {cells} as {names}" if names else f"Remove the label of {cells}"
-        if names and not isinstance(names, str):
-            text = f"Label {len(rows):,} suggested cells"
-        self._assign(rows, np.broadcast_to(np.array(names or "", dtype=object), rows.shape), text)
+        text = f"Label {cells} as {name}" if name else f"Remove the label of {cells}"
+        self._assign(rows, np.full(rows.shape, name or "", dtype=object), text)
 
     def confirm(self, rows: ArrayLike) -> None:
         """Note that the labels of rows of the AnnData are right, as one step."""
@@ -240,10 +245,6 @@ class Labeling:
         if self._undone:
             self._go(self._undone[-1])
             self._done.append(self._undone.pop())
-
-    def counts(self) -> Codes:
-        """Return the number of labelled cells of each class, in the order of the classes."""
-        return np.bincount(self.codes + 1, minlength=len(self.classes) + 1)[1:]
 
     def held_out(self) -> NDArray[np.bool_]:
         """(n_obs,) mask of the labelled cells that the live map does not learn from."""
@@ -332,12 +333,11 @@ class Labeling:
         color: str | None = None,
         key: str | None = None,
     ) -> tuple[HandClass, ...]:
-        check(color is None or is_color_like(color), f"{color!r} is no colour")
-        color = self._color_of(name.strip(), classes) if color is None else to_hex(color)
         used = {one.key for one in classes}
         free = next((one for one in KEYS if one not in used), "")
-        key = free if key is None else self._checked_key(key, classes)
-        return (*classes, HandClass(self._checked_name(name), color, key))
+        color = color or self._color_of(name.strip(), classes)
+        made = HandClass(self._checked_name(name), color, free if key is None else key)
+        return (*classes, made)
 
     def _color_of(self, name: str, classes: tuple[HandClass, ...]) -> str:
         """Return the colour of a class of this name in another column, or else a free one."""
@@ -370,17 +370,6 @@ class Labeling:
         names = [one.name for one in self.classes]
         check(name not in names, f"there is a class {name!r} already")
         return name
-
-    @staticmethod
-    def _checked_key(key: str, others: Sequence[HandClass]) -> str:
-        key = key.strip().upper()
-        is_one = not key or (len(key) == 1 and key.isascii() and key.isalnum())
-        check(is_one, f"the key of a class must be a letter or a digit, not {key!r}")
-        text = f"the key {key} has another meaning; choose another letter or digit"
-        check(not key or key not in RESERVED_KEYS, text)
-        for one in others:
-            check(not key or one.key != key, f"{key} is the key of {one.name}; choose another one")
-        return key
 
     def _step(self, text: str, classes: tuple[HandClass, ...], codes: Codes | None = None) -> None:
         """Change the classes and the labels, unless they are so already."""

@@ -29,7 +29,6 @@ class Source:
     """A way to find cells that may be mislabelled."""
 
     name: str
-    tip: str
     columns: dict[str, tuple[str, str]]
     """Header and tooltip of each shown column."""
     found: str
@@ -38,7 +37,6 @@ class Source:
 
 REGIONS = Source(
     "map regions",
-    "Cells that lie in another class's region of the map",
     {
         "cell": CELL,
         "label": LABEL,
@@ -56,8 +54,6 @@ REGIONS = Source(
 )
 OUT_OF_FOLD = Source(
     "out of fold",
-    "Cells whose label differs from the prediction of networks that have not seen them; press "
-    "Check labels first",
     {
         "cell": CELL,
         "label": LABEL,

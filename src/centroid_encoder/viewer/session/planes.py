@@ -32,7 +32,8 @@ def representations(adata: AnnData) -> list[str]:
 def first_plane(adata: AnnData) -> str | None:
     """Return the representation that is shown without labels, or `COMPONENTS`; None for neither."""
     known = [name for name in representations(adata) if name in LIKED]
-    computable = adata.X is not None and min(adata.shape) > 1 and _n_values(adata) <= MAX_VALUES
+    n_values = getattr(adata.X, "nnz", adata.n_obs * adata.n_vars)
+    computable = adata.X is not None and min(adata.shape) > 1 and n_values <= MAX_VALUES
     return next(iter(known), COMPONENTS if computable else None)
 
 
@@ -84,8 +85,3 @@ def components(adata: AnnData) -> NDArray[np.floating]:
 def _plane(values: object) -> NDArray[np.floating] | None:
     found = numbers(values)
     return None if found is None or found.shape[1] < 2 else found[:, :2]
-
-
-def _n_values(adata: AnnData) -> int:
-    nnz = getattr(adata.X, "nnz", None)
-    return adata.n_obs * adata.n_vars if nnz is None else int(nnz)

@@ -46,14 +46,14 @@ from centroid_encoder.viewer.session.provenance import Call, by_image, find_refe
 from centroid_encoder.viewer.session.state import Kind, State, Version
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Frame
-    from centroid_encoder.tl._centroid_encoder import Training
+    pass
 
 CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
 View = Callable[[State, State], None]
 """Draws a state; the first argument is the state that was drawn before."""
-Classes = tuple[pd.Index, NDArray[np.intp]]
+Shown = tuple[dict[object, str], NDArray[np.intp]]
+"""Colours of classes by name, and the index of each cell's class among them."""
 
 
 class Session:
@@ -81,12 +81,9 @@ class Session:
         self._views: list[ref[View]] = []
         self._n_changing = 0
         self._made: dict[Callable[..., Any], tuple[tuple[object, ...], Any]] = {}
-        self._adata_read: AnnData | None = None
         self._corrections: Labeling | None = None
         self.catalog.together = self.changing
-        self.catalog.table_changed.connect(self._on_table)
-        self.catalog.listed.connect(self._on_listed)
-        self.catalog.link_changed.connect(self._on_links)
+        self.catalog.changed.connect(self._on_catalog)
 
     def show_in(self, view: View) -> None:
         """Let a method of a panel, or a function, draw each further state; it is not kept alive."""
@@ -161,19 +158,23 @@ class Session:
         return self.label_key if drawn is None else drawn.label_key
 
     @property
-    def classes(self) -> pd.Index:
-        """The classes of the map, followed by those that were added later; empty without a map."""
-        return self._classes[0]
+    def class_colors(self) -> dict[object, str]:
+        """Colour of each class: those of the map and those that were added later, or of a column.
+
+        Empty without labels.
+        """
+        return self._shown[0]
 
     @property
-    def codes(self) -> NDArray[np.intp]:
-        """(n_obs,) index of each cell's class in `classes`, −1 without one; empty without a map."""
-        return self._classes[1]
+    def shown_codes(self) -> NDArray[np.intp]:
+        """(n_obs,) index of each cell's class in `class_colors`; −1 without one."""
+        return self._shown[1]
 
     @property
-    def _classes(self) -> Classes:
+    def _shown(self) -> Shown:
         now = self.state
-        found: Classes = self.of(_classes, now.adata, now.drawn, now.draft, now.labels)
+        parts = now.adata, self.shown_labels, now.drawn, now.draft, now.labels
+        found: Shown = self.of(_shown_classes, *parts)
         return found
 
     @property
@@ -207,20 +208,24 @@ class Session:
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
-    def _on_listed(self) -> None:
-        self.set(tables=Version())
-
-    def _on_links(self) -> None:
-        self.set(links=Version())
-
-    def _on_table(self, is_other: bool) -> None:
-        """Read the table that is chosen, its links come afterwards, or what others have written."""
-        labeling, key = self.state.labeling, self.state.key
-        if not is_other:
+    def _on_catalog(self, what: str) -> None:
+        """Read the table that is chosen, or what others have written into it."""
+        if what in ("table", "cells"):
+            with self.changing():
+                self._on_table()
+                if what == "cells":
+                    self.say(CHANGED_CELLS, "error")
+        elif what != "columns":
+            self.set(**{what: Version()})
+        elif self.state.labeling is not None and self.state.draft is not None:
             # A live map of the labelling stays, and a first map does not.
-            is_live = labeling is not None and self.state.draft is not None
-            (self._after_labels if is_live else self.read)()
-            return
+            self._after_labels()
+        else:
+            self.read()
+
+    def _on_table(self) -> None:
+        """Read the table that is chosen; its links come afterwards."""
+        labeling, key = self.state.labeling, self.state.key
         if labeling is not None:
             labeling.close()
         table, self._corrections = self.catalog.table, None
@@ -232,15 +237,11 @@ class Session:
             keys = (key, "ce", *keys_in(adata.obs))
             key = next((x for x in keys if x in adata.uns or cv_key(x) in adata.uns), "ce")
         nothing = Group(np.zeros(0 if adata is None else adata.n_obs, dtype=bool), "")
-        with self.changing():
-            self.set(table=table, cells=Version(), label_key=None, key=key, hidden=frozenset())
-            self.set(labeling=None, draft=None, draft_result=None, group=nothing, parts=())
-            self.set(plane=None, components=None)
-            self.say("")
-            self._read()
-            if adata is not None and adata is self._adata_read:
-                self.say(CHANGED_CELLS, "error")
-        self._adata_read = adata
+        self.set(table=table, cells=Version(), label_key=None, key=key, hidden=frozenset())
+        self.set(labeling=None, draft=None, draft_result=None, group=nothing, parts=())
+        self.set(plane=None, components=None)
+        self.say("")
+        self._read()
 
     def start_labeling(self, column: str = NEW_COLUMN) -> None:
         """Begin to label cells by hand in a new column, or continue in one.
@@ -276,10 +277,6 @@ class Session:
         if draft is not None and before is not None:
             keep_places(draft, before)
         self.set(draft=draft, draft_result=None if draft is None else read_result(draft, DRAFT_KEY))
-
-    def show_frame(self, training: Training, frame: Frame, label_key: str) -> None:
-        """Draw a live frame of a running training in place of a map."""
-        self.set(frame=(training, frame, label_key))
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
@@ -408,15 +405,6 @@ class Session:
                 self.catalog.show_elsewhere(table)
                 self.set(columns=Version(), labels=Version())
 
-    @property
-    def class_colors(self) -> dict[object, str]:
-        """Colour of each class that is shown; empty without labels."""
-        now, shown = self.state, self.shown_labels
-        colors: dict[object, str] = self.of(
-            _class_colors, now.adata, shown, now.drawn, now.drawn_adata, now.labels, self.classes
-        )
-        return colors
-
     def recolor_class(self, code: int, color: str) -> None:
         """Colour a class in the map, in layers, and for scanpy."""
         adata, shown = self.adata, self.shown_labels
@@ -432,22 +420,13 @@ class Session:
             return
         self.wrote()
 
-    @property
-    def shown_codes(self) -> NDArray[np.intp]:
-        """(n_obs,) index of each cell's class in `class_colors`; −1 without one."""
-        now, shown = self.state, self.shown_labels
-        if now.drawn is not None or now.adata is None:
-            return self.codes
-        codes: NDArray[np.intp] = self.of(_codes, now.adata, shown, self.class_colors, now.labels)
-        return codes
-
     def rename_class(self, name: str, new: str) -> None:
         """Rename a class in the labels that are given by hand, or in a copy of the column."""
-        self._correct(lambda labeling: labeling.rename_class(name, new))
+        self.change_labels(lambda labeling: labeling.rename_class(name, new), done="")
 
     def merge_class(self, name: str, into: str) -> None:
         """Give all cells of a class another class, in the same column as `rename_class`."""
-        self._correct(lambda labeling: labeling.merge_class(name, into))
+        self.change_labels(lambda labeling: labeling.merge_class(name, into), done="")
 
     @property
     def new_labels(self) -> list[str]:
@@ -460,60 +439,55 @@ class Session:
         rows, name = np.flatnonzero(self.state.selected), label.strip()
         cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
         text = f"{cells} now {name or 'unlabeled'}. "
-        self._correct(lambda labeling: labeling.assign(rows, name), text)
+        self.change_labels(lambda labeling: labeling.assign(rows, name), text)
 
     def confirm_selected(self) -> None:
         """Note that the labels of the selected cells are right."""
         rows = np.flatnonzero(self.state.selected)
-        self._change_labels(lambda labeling: labeling.confirm(rows))
+        self.change_labels(lambda labeling: labeling.confirm(rows))
 
     def undo(self) -> None:
         """Undo the last change of labels."""
-        self._change_labels(Labeling.undo)
+        self.change_labels(Labeling.undo)
 
     def redo(self) -> None:
         """Redo the change of labels that was undone last."""
-        self._change_labels(Labeling.redo)
+        self.change_labels(Labeling.redo)
 
-    def change_labels(self, change: Callable[[Labeling], object]) -> bool:
-        """Change the labels that are given by hand, or their classes; return whether it worked."""
-        return self.state.labeling is not None and self._change_labels(change) is not None
+    def change_labels(self, change: Callable[[Labeling], object], done: str | None = None) -> bool:
+        """Change the labels that are given by hand, or else the corrections.
 
-    def _correct(self, change: Callable[[Labeling], object], text: str = "") -> None:
-        """Change labels, and say in which column corrections were written."""
-        with self.changing():
-            done = self._change_labels(change)
-            if done is not None and done is not self.state.labeling:
-                how = "Choose it as Classes, in the first line, to train with it."
-                if self.state.result is not None:
-                    how = "Train on corrections, under Review, trains with it."
-                self.say(f"{text}Written to the column {done.column!r}. {how}")
-
-    def _change_labels(self, change: Callable[[Labeling], object]) -> Labeling | None:
-        """Change labels; return the labelling by hand or the corrections if that worked."""
+        Returns whether it worked. With a text, it is said with the column of the corrections.
+        """
         if (labeling := self.editable) is None or not self.catalog.check_cells():
-            return None
+            return False
+        by_hand = labeling is self.state.labeling
         with self.changing():
             self.say("")
             if not labeling.is_there:
                 self.end_labeling()
                 text = f"the column {labeling.column!r} was deleted; start labelling again"
                 self.say(RuntimeError(text), "error")
-                return None
+                return False
             failure = None
             try:
                 change(labeling)
             except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
                 failure = error
             # A labelling by hand adds no column.
-            self._after_labels(columns=labeling is not self.state.labeling)
+            self._after_labels(columns=not by_hand)
             if failure is not None:
                 self.say(failure, "error")
-                return None
+                return False
             if self.table is not None:
                 self.table.unsaved = True
                 self.catalog.show_elsewhere(self.table)
-        return labeling
+            if done is not None and not by_hand:
+                how = "Choose it as Classes, in the first line, to train with it."
+                if self.state.result is not None:
+                    how = "Train on corrections, under Review, trains with it."
+                self.say(f"{done}Written to the column {labeling.column!r}. {how}")
+        return True
 
     def _after_labels(self, *, columns: bool = True) -> None:
         with self.changing():
@@ -524,38 +498,23 @@ class Session:
                 self.say(text, "warning")
 
 
-def _classes(
-    adata: AnnData | None, drawn: Result | None, draft: AnnData | None, _: Version
-) -> Classes:
-    if adata is None or drawn is None:
-        return pd.Index([]), np.zeros(0, dtype=np.intp)
-    return current_classes(adata, drawn, is_draft=draft is not None)
-
-
-def _class_colors(
+def _shown_classes(
     adata: AnnData | None,
     shown: str | None,
     drawn: Result | None,
-    drawn_adata: AnnData | None,
+    draft: AnnData | None,
     _: Version,
-    classes: pd.Index,
-) -> dict[object, str]:
+) -> Shown:
     if adata is None or shown is None or shown not in adata.obs:
-        return {}
-    colors = label_colors(adata, corrected(adata, shown))
-    if drawn is None or drawn_adata is None:
-        return colors
-    of_map = class_colors(drawn_adata, drawn, None)
+        return {}, np.full(0 if adata is None else adata.n_obs, -1)
+    column = corrected(adata, shown)
+    colors = label_colors(adata, column)
+    if drawn is None:
+        return colors, codes_in(pd.Index(list(colors), dtype=object), adata.obs[column])
+    classes, codes = current_classes(adata, drawn, is_draft=draft is not None)
+    of_map = class_colors(adata if draft is None else draft, drawn, None)
     # Corrections may lack classes of the map.
     colors = label_colors(adata, shown) | colors
     # The colours of a draft may be older than those of the labels.
-    colors = colors | of_map if drawn_adata is adata else of_map | colors
-    return {name: colors[name] for name in classes}
-
-
-def _codes(
-    adata: AnnData, shown: str | None, colors: dict[object, str], _: Version
-) -> NDArray[np.intp]:
-    if shown is None:
-        return np.full(adata.n_obs, -1, dtype=np.intp)
-    return codes_in(pd.Index(list(colors), dtype=object), adata.obs[corrected(adata, shown)])
+    colors = colors | of_map if draft is None else of_map | colors
+    return {name: colors[name] for name in classes}, codes
