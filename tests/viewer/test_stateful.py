@@ -179,7 +179,7 @@ class User(LabelsByHand):
         self.qtbot.waitUntil(lambda: not data._refresh.isActive(), timeout=20_000)
         QApplication.processEvents()
         # A thread may have selected a cell just now.
-        self.qtbot.waitUntil(lambda: not self.widget.cells._marking.isActive())
+        self.qtbot.waitUntil(lambda: not self.widget.cells.tissue.due)
 
     @property
     def adata(self) -> AnnData | None:

@@ -283,7 +283,7 @@ def test_a_live_map_appears_and_keeps_its_places(label, table, settled):
     assert session.state.draft.obs[COLUMN][held_out].isna().all()
     assert f"of {held_out.sum()} wrong" in widget.map.canvas.title.text()
     # Cells of the live map are selected as those of any map.
-    widget.map.canvas.selection_made.emit(np.array([7]), "replace")
+    widget.map.canvas.select(np.array([7]), "replace", "lasso")
     assert_array_equal(np.flatnonzero(session.state.selected), [7])
     # The live map stays after Done.
     panel.start_button.click()
