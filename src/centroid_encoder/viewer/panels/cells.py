@@ -23,7 +23,7 @@ from centroid_encoder.viewer.panels.strip import Caption, Strip
 from centroid_encoder.viewer.panels.tissue import Tissue
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.session.state import CONTENT, State
 
 N_PICTURES = 4
 
@@ -62,8 +62,7 @@ class CellsPanel(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Describe the selected cells, and offer what can be done with them."""
-        parts = "cells", "columns", "result", "draft", "check", "labels", "label_key", "labeling"
-        if now.mode != "Explore" or not now.differs(before, "links", "group", "mode", *parts):
+        if now.mode != "Explore" or not now.differs(before, "links", "group", "mode", *CONTENT):
             return
         rows = np.flatnonzero(now.selected)
         self.selection_text.say(self._composition(rows))

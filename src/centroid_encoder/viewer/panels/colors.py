@@ -17,7 +17,7 @@ from centroid_encoder.viewer.map.scene import Colors
 from centroid_encoder.viewer.panels.fields import Search, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.session.state import CONTENT, State
 
 GROOVE = """
 QSlider::groove:horizontal {{
@@ -45,8 +45,8 @@ class ColorRow(QWidget):
         self.text.setTextFormat(Qt.TextFormat.RichText)
         self.text.setStyleSheet("font-size: 10px")
         self.gate = Gate(partial(_select_between, session))
-        parts = (self.box, 3), (self.text, 4), (self.gate, 4)
-        self.setLayout(side_by_side(QLabel("Colour by"), *parts))
+        row = (self.box, 3), (self.text, 4), (self.gate, 4)
+        self.setLayout(side_by_side(QLabel("Colour by"), *row))
         # The row keeps its height, and so the map its size; a long legend is in the tooltip, too.
         self.setFixedHeight(self.box.sizeHint().height())
         session.show_in(self.show_state)
@@ -54,8 +54,7 @@ class ColorRow(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Offer other colours, and explain those that are chosen."""
-        parts = "cells", "columns", "result", "draft", "check", "labels", "label_key", "labeling"
-        if now.differs(before, "coloring", "regions", *parts):
+        if now.differs(before, "coloring", "regions", *CONTENT):
             self._offer()
             colors = colorings.shown_colors(self._session)
             self.text.say("" if colors is None else colors.meaning)

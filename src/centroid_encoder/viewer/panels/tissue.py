@@ -26,7 +26,7 @@ from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import ItemsLink, LabelsLink, remove
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.session.session import SelectionMode, Session
-from centroid_encoder.viewer.session.state import State, Version
+from centroid_encoder.viewer.session.state import CONTENT, State, Version
 
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
@@ -74,8 +74,7 @@ class Tissue:
             self._on_listed()
         # Separate events, since labels, camera and colours together would block the window.
         do = self._soon if now.labeling is not None and not is_linked else call
-        parts = "cells", "columns", "result", "draft", "check", "labels", "label_key", "labeling"
-        if is_linked or now.differs(before, "coloring", "regions", "hidden", *parts):
+        if is_linked or now.differs(before, "coloring", "regions", "hidden", *CONTENT):
             do(self.paint)
         if is_linked or now.differs(before, "group", "cells"):
             do(self._mark)
@@ -216,8 +215,8 @@ class Tissue:
         rows = self._rows
         there = {x: join for x, join in self._joins.items() if join.joined[rows].any()}
         if there:
-            layer = max(there, key=lambda x: x.visible)
-            self._show_rows(layer, rows[there[layer].joined[rows]], steady=steady)
+            layer, join = max(there.items(), key=lambda pair: pair[0].visible)
+            self._show_rows(layer, join, rows[join.joined[rows]], steady=steady)
 
     def show_image(self, image: TableImage | None) -> None:
         """Show one image alone; None shows all images."""
@@ -228,16 +227,19 @@ class Tissue:
                     layer.visible = True
             put_away.clear()
         elif image.link is not None and image.join is not None and image.join.n_joined:
-            self._show_rows(image.link.layer, np.flatnonzero(image.join.joined), steady=True)
+            rows = np.flatnonzero(image.join.joined)
+            self._show_rows(image.link.layer, image.join, rows, steady=True)
 
-    def _show_rows(self, layer: CellLayer, rows: NDArray[np.intp], *, steady: bool) -> None:
+    def _show_rows(
+        self, layer: CellLayer, join: Join, rows: NDArray[np.intp], *, steady: bool
+    ) -> None:
         """Move the camera to cells of a layer, which is shown in place of those of other images."""
         with self._session.changing():
             self._show_image_of(int(rows[0]))
             if not layer.visible:  # Each assignment redraws the layer.
                 layer.visible = True
             self._link(self._joins)
-        look_at(self._viewer, layer, self._joins[layer], rows, steady=steady)
+        look_at(self._viewer, layer, join, rows, steady=steady)
 
     def _hide_others(self) -> None:
         """Show one image alone if another table or layers of others at its place were opened."""

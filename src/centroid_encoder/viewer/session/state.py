@@ -24,6 +24,8 @@ Kind = Literal["info", "warning", "error"]
 Mode = Literal["Explore", "Label", "Review", "New data"]
 LABEL = "label"
 """Cells are coloured by their labels."""
+CONTENT = ("cells", "columns", "result", "draft", "check", "labels", "label_key", "labeling")
+"""The parts of a state that come from the table, or decide which of its labels are shown."""
 
 
 class Version:
