@@ -548,7 +548,7 @@ class User(LabelsByHand):
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
-        if widget.map.result is not None:
+        if widget.session.state.drawn is not None and widget.session.state.frame is None:
             drawn, key = widget.session.state.drawn_adata, widget.session.state.drawn.key
             key = "X_ce" if key == "ce" else key
             assert np.array_equal(scene.points, drawn.obsm[key], equal_nan=True)
