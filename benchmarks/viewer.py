@@ -362,7 +362,7 @@ def redraw(n: int) -> None:
         centers,
     )
     colors = [f"C{i % 10}" for i in range(N_CLASSES)]
-    canvas = MapCanvas()
+    canvas = MapCanvas(lambda *_: None, str)
     canvas.resize(SIZE, SIZE)
     canvas.show()
     wait(100)

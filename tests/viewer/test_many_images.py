@@ -1,5 +1,6 @@
 """Several images with the same ids in one table."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,6 @@ from napari.layers import Labels
 from qtpy.QtCore import Qt
 
 from centroid_encoder.viewer.data.tables import is_drawn
-from centroid_encoder.viewer.panels.classes import save_counts
 from tests.viewer.seen import marked, seen_colors
 
 
@@ -194,21 +194,26 @@ def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three, study, qtb
     check("A", [True, False, True])
 
 
-def test_classes_are_counted_by_image(three, study, tmp_path):
+def test_classes_are_counted_by_image(three, study, tmp_path, qtbot):
     _, cells = three
     widget = study.widget
+
+    def save_counts(path: Path) -> None:
+        widget.save_row.save_counts(path)
+        qtbot.waitUntil(lambda: widget.save_row.task is None)
+
     widget.show_table(cells, label_key="cell_type")
     classes = widget.classes
     assert [row.n for row in classes.rows] == [81, 80, 79]
     classes.count_in("B")
     counts = cells.obs.loc[cells.obs["ImageName"] == "B", "cell_type"].value_counts()
     assert {row.name: row.n for row in classes.rows} == counts.to_dict()
-    save_counts(widget.session, tmp_path / "counts.csv")
+    save_counts(tmp_path / "counts.csv")
     table = pd.read_csv(tmp_path / "counts.csv", index_col=0)
     assert table.index.tolist() == list("ABC")
     assert table.loc["B"].to_dict() == counts.to_dict()
-    save_counts(widget.session, tmp_path / "nowhere" / "counts.csv")
-    assert "nowhere" in widget.message.text()
+    save_counts(tmp_path / "nowhere" / "counts.csv")
+    assert "nowhere" in widget.save_row.message.text()
     # The column of images is the first choice of what is held out whole.
     assert widget.form.group_key.choices[:2] == (None, "ImageName")
 

@@ -179,7 +179,7 @@ class User(LabelsByHand):
         self.qtbot.waitUntil(lambda: not data._refresh.isActive(), timeout=20_000)
         QApplication.processEvents()
         # A thread may have selected a cell just now.
-        self.qtbot.waitUntil(lambda: not self.widget.cells._marking.isActive())
+        self.qtbot.waitUntil(lambda: not self.widget.cells.tissue.due)
 
     @property
     def adata(self) -> AnnData | None:
@@ -548,7 +548,7 @@ class User(LabelsByHand):
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
-        if widget.map.result is not None:
+        if widget.session.state.drawn is not None and widget.session.state.frame is None:
             drawn, key = widget.session.state.drawn_adata, widget.session.state.drawn.key
             key = "X_ce" if key == "ce" else key
             assert np.array_equal(scene.points, drawn.obsm[key], equal_nan=True)

@@ -277,18 +277,28 @@ def test_a_new_class_is_shown_saved_and_opened(
 
 def test_model_and_figures_can_be_saved(trained, cells, tmp_path, qtbot, unchanged):
     keep = trained.save_row
+
+    def finish() -> None:
+        qtbot.waitUntil(lambda: keep.task is None, timeout=60_000)
+
     keep.save_model(tmp_path / "map.safetensors")
-    qtbot.waitUntil(lambda: keep.task is None, timeout=60_000)
+    finish()
     model = ce.load(tmp_path / "map.safetensors")
     # Leave out training cells: in the table, networks that have not seen them placed them.
     others = cells[cells.obs["ce_split"] != "train"]
     assert np.array_equal(model.transform(others.to_df()), others.obsm["X_ce"])
-    keep.save_figure(tmp_path / "map.png")
-    keep.save_figure(tmp_path / "page.png", ce.pl.reliability)
+    for name, plot in (("map.png", ce.pl.voronoi), ("page.png", ce.pl.reliability)):
+        keep.save_figure(tmp_path / name, plot)
+        # A thread writes the figure.
+        assert keep.message.text() == "Saving …"
+        assert not (tmp_path / name).exists()
+        finish()
+        assert keep.message.text() == f"Saved {name}."
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("map.png", "page.png"))
     assert list(cells.uns["cell_type_colors"]) == trained.map.canvas.map.colors
     with unchanged(cells):
         keep.save_figure(tmp_path / "map.jpgg")
+        finish()
         assert keep.message.kind == "error"
         assert trained.message.kind != "error"
     keep.copy_action.trigger()

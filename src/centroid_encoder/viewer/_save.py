@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from anndata.io import write_elem
 from matplotlib.figure import Figure
@@ -53,8 +54,14 @@ def save_csv(adata: AnnData, key: str, path: Path) -> None:
         table = table.join(values[values.columns.difference(table.columns, sort=False)])
     for i, places in enumerate(np.asarray(adata.obsm.get(embedding_key(key), [])).T):
         table[f"{key}_{i + 1}"] = places
+    save_frame(table, path)
+
+
+def save_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a data frame as a ``.csv`` file."""
+    path = check_target(path, ".csv")
     with writing(path), replacing(path) as beside:
-        table.to_csv(beside)
+        frame.to_csv(beside)
 
 
 def save_table(table: Table, without: Collection[str] = ()) -> None:

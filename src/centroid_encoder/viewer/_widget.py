@@ -114,9 +114,6 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced.train_button.clicked.connect(self._on_train_corrected)
         self.session.show_in(self.show_state)
         self.map.canvas.buttons["full"].clicked.connect(self.show_full)
-        lasso = self.map.canvas.buttons["lasso"]
-        lasso.toggled.connect(self.cells.draw_lasso)
-        self.cells.lasso_stopped.connect(lambda: lasso.setChecked(False))
         self.viewer.events.theme.connect(self._on_theme)
         self._on_theme()
         self.catalog.connect()
@@ -408,7 +405,7 @@ class CentroidEncoderWidget(QWidget):
         self.label.end()
         self.new_data.opening.cancel()
         self.new_data.progress.cancel()
-        self.cells.unlink()
+        self.cells.tissue.close()
         self._bring_back()
         self.catalog.disconnect()
         self.data.stop()

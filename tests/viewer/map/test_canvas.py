@@ -47,7 +47,7 @@ class Mouse:
         self.canvas = canvas
         self.path: list[QPoint] = []
         self.made: list[tuple[list[int], str]] = []
-        canvas.selection_made.connect(lambda rows, how: self.made.append((sorted(rows), how)))
+        canvas.select = lambda rows, how, _: self.made.append((sorted(rows), how))
 
     def at(self, point: Iterable[float]) -> QPoint:
         where = self.canvas.map.ax.transData.transform(tuple(point))
@@ -81,7 +81,7 @@ class Mouse:
 
 @pytest.fixture
 def canvas(qtbot) -> MapCanvas:
-    canvas = MapCanvas()
+    canvas = MapCanvas(lambda *_: None, lambda row: f"cell number {row}")
     qtbot.addWidget(canvas)
     canvas.resize(760, 450)  # matplotlib 3.10 loses a pixel of some heights, such as 460
     with qtbot.waitExposed(canvas):
@@ -160,7 +160,6 @@ def test_a_click_picks_the_nearest_cell_within_the_radius(canvas, mouse):
 
 
 def test_the_cell_under_the_mouse_has_a_ring_and_a_description(canvas, mouse, qtbot):
-    canvas.cell_hovered.connect(lambda row: canvas.show_tip(f"cell number {row}"))
     mouse.turn((4, 4), 3)
     mouse.drag([(5, 5), (4, 6)], button=RIGHT)
     (x0, x1, y0, y1), points = view(canvas), canvas.map.scene.points

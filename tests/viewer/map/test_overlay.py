@@ -19,7 +19,8 @@ from centroid_encoder.viewer.data import ids
 from centroid_encoder.viewer.data.ids import pixels, read_ids
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
-from centroid_encoder.viewer.map.overlay import HIGHLIGHT, MIN_OPACITY, LayerLink
+from centroid_encoder.viewer.map.camera import look_at
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT, MIN_OPACITY, ItemsLink, LabelsLink
 from tests.viewer.seen import outlined
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
@@ -33,14 +34,22 @@ IMAGE = np.array([[0, 4, 4, 0, 7], [3, 3, 0, 0, 7], [0, 55, 55, 20, 20]])
 NONE = np.empty(0, dtype=np.intp)
 
 
-def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = list) -> LayerLink:
+def link_to(viewer: Any, layer: Any, ids: Any = IDS, pick: Any = list) -> LabelsLink | ItemsLink:
     """Add a layer to the viewer, and link cells with these ids to it."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)
     index = pd.Index([f"c{i}" for i in range(len(ids))])
     adata = AnnData(obs=pd.DataFrame({"cell_id": np.asarray(ids)}, index=index))
     link = Link(Table(adata, "cells"), None, layer, "cell_id")
-    return LayerLink(viewer, layer, link.make(read_ids(layer)), pick)
+    join = link.make(read_ids(layer))
+    if isinstance(layer, Labels):
+        return LabelsLink(viewer, layer, join)
+    return ItemsLink(layer, join, pick)
+
+
+def show(viewer: Any, link: LabelsLink | ItemsLink, rows: Any, *, steady: bool = False) -> None:
+    """Move the camera to cells."""
+    look_at(viewer, link.layer, link.join, np.array(rows, dtype=np.intp), steady=steady)
 
 
 def points(**options: Any) -> Points:
@@ -213,6 +222,29 @@ def test_painting_shows_the_labels_and_the_grid_hides_what_is_drawn():
     layer.opacity = 0.2
     link.close()
     assert layer.opacity == 0.2
+
+
+def test_the_colors_have_the_opacity_that_the_user_chooses_for_the_labels():
+    viewer, layer = ViewerModel(), Labels(IMAGE, opacity=0.8)
+    link = link_to(viewer, layer)
+    link.color("label", CODES, COLORS)
+    colors = viewer.layers[1]
+    for opacity in (0.5, 0.8, 0.3):
+        layer.opacity = opacity
+        # The labels do not shine through.
+        assert (layer.opacity, colors.opacity) == (0, opacity)
+    # Other colours keep it.
+    link.color("label", CODES[::-1], COLORS)
+    assert colors.opacity == 0.3
+    layer.visible = False
+    layer.visible = True
+    assert (layer.opacity, colors.opacity) == (0, 0.3)
+    # So do the labels themselves.
+    viewer.layers.selection.active, layer.mode = layer, "paint"
+    assert (layer.opacity, colors.visible) == (0.3, False)
+    layer.mode = "pan_zoom"
+    link.close()
+    assert layer.opacity == 0.3
 
 
 def test_unlabelled_cells_are_outlined_and_not_filled():
@@ -466,7 +498,7 @@ def test_the_camera_shows_the_cells(kind):
     link = link_to(viewer, layer)
     for rows in ([0], [4, 3], [0, 1, 3, 4], [0, 1]):
         viewer.scene.camera.zoom = 1000
-        link.show(np.array(rows))
+        show(viewer, link, rows)
         for row in rows:
             for corner in ([0, 0], [0, 2], [2, 0], [2, 2]):
                 assert in_view(viewer, layer.data_to_world(np.add(CELLS[IDS[row]], corner)))
@@ -479,7 +511,7 @@ def test_the_camera_shows_the_cells(kind):
 def test_the_camera_shows_points_and_shapes(make):
     viewer = ViewerModel()
     layer = make(scale=(3, 0.5), translate=(100, -4))
-    link_to(viewer, layer).show(np.array([4, 1, 3]))
+    show(viewer, link_to(viewer, layer), [4, 1, 3])
     for at in [list(layer.features["cell_id"]).index(IDS[row]) for row in (4, 1, 3)]:
         for corner in np.atleast_2d(layer.data[at]):
             assert in_view(viewer, layer.data_to_world(corner))
@@ -493,14 +525,14 @@ def test_cells_that_are_missing_or_were_erased_are_not_shown():
     layer.data[layer.data == 7] = 0
     before = viewer.scene.camera.center, viewer.scene.camera.zoom
     for rows in ([2], []):
-        link.show(np.array(rows, dtype=np.intp))
+        show(viewer, link, rows)
         assert (viewer.scene.camera.center, viewer.scene.camera.zoom) == before
     link.highlight(np.array([0, 1]))
     np.testing.assert_array_equal(outlined(viewer, layer) > 0, layer.data == 55)
     # No cell has a label in this image.
     link = link_to(viewer, Labels(IMAGE), [1000, 1001])
     link.color("label", np.array([0, 1]), COLORS)
-    link.show(np.array([0, 1]))
+    show(viewer, link, [0, 1])
     assert not shown(viewer, link.layer).any()
 
 
@@ -510,11 +542,11 @@ STACK = {4: (2, 10, 12), 7: (20, 100, 150), 55: (30, 60, 5), 20: (30, 10, 150)}
 def test_a_steady_camera_keeps_its_zoom_while_it_shows_the_cell():
     viewer = ViewerModel()
     link = link_to(viewer, Labels(np.kron(IMAGE, np.ones((9, 9), dtype=int))))
-    link.show(np.array([0]))
+    show(viewer, link, [0])
     zoom = viewer.scene.camera.zoom
     for factor, kept in ((2, True), (0.5, True), (10, False), (0.1, False)):
         viewer.scene.camera.zoom = factor * zoom
-        link.show(np.array([0]), steady=True)
+        show(viewer, link, [0], steady=True)
         assert viewer.scene.camera.zoom == pytest.approx(factor * zoom if kept else zoom)
 
 
@@ -528,7 +560,7 @@ def test_in_a_stack_a_slice_with_a_cell_is_shown(order):
     # The slice is that of a cell, not one half-way between two cells.
     for rows in ([0], [1], [3], [4], [0, 4]):
         viewer.scene.camera.zoom = 1000
-        link.show(np.array(rows))
+        show(viewer, link, rows)
         at = np.rint(layer.world_to_data(viewer.dims.point)).astype(int)
         in_slice = layer.data.take(at[axis], axis=axis)
         assert np.isin(in_slice, [IDS[row] for row in rows]).any()
@@ -541,10 +573,10 @@ def test_an_image_with_fewer_dimensions_than_the_viewer():
     viewer.add_image(np.zeros((9, 240, 320)))
     link = link_to(viewer, big((240, 320), CELLS))
     viewer.dims.set_point(0, 7)
-    link.show(np.array([0]))
+    show(viewer, link, [0])
     assert viewer.dims.point[0] == 7
     assert in_view(viewer, [7, *CELLS[55]])
     viewer.dims.ndisplay = 3
-    link.show(np.array([1]))
+    show(viewer, link, [1])
     np.testing.assert_allclose(viewer.scene.camera.center[-2:], np.array(CELLS[7]) + 1)
     assert 3 * viewer.scene.camera.zoom < min(viewer.canvas.size)

@@ -44,7 +44,7 @@ def features(widget: CentroidEncoderWidget, qtbot: QtBot) -> list[str]:
 
 def lasso(widget: CentroidEncoderWidget, rows: NDArray[np.intp]) -> None:
     """Select cells as with a lasso in the map."""
-    widget.map.canvas.selection_made.emit(rows, "replace")
+    widget.map.canvas.select(rows, "replace", "lasso")
 
 
 def keep(widget: CentroidEncoderWidget, name: str | None = None) -> str:
@@ -130,7 +130,7 @@ def test_a_group_is_a_column_that_says_how_it_was_made_and_is_saved(widget, mapp
     assert keep(widget) == "selection 1"
     # A selection of several steps names all.
     widget.session.select(np.arange(9), how="lasso in the image", uses_features=False)
-    widget.map.canvas.selection_made.emit(np.arange(5), "remove")
+    widget.map.canvas.select(np.arange(5), "remove", "lasso")
     keep(widget)
     widget.classes.select([1])
     keep(widget)
@@ -170,6 +170,8 @@ def test_all_features_are_saved_as_a_table(widget, mapped, tmp_path, qtbot):
     dialog = widget.findChild(QFileDialog)
     dialog.selectFile(str(tmp_path / "differences"))
     dialog.accept()
+    # A thread writes the file.
+    qtbot.waitUntil(lambda: widget.message.text() == "Saved differences.csv.")
     table = pd.read_csv(tmp_path / "differences.csv")
     assert table.columns.tolist() == [
         "feature", "auroc", "difference_in_sd", "mean", "mean_other", "share_above_zero",

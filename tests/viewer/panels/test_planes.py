@@ -40,7 +40,7 @@ def test_without_labels_the_components_are_shown(open_widget, unlabelled, qtbot)
         assert abs(np.corrcoef(own, other)[0, 1]) > 0.999
     assert widget.map.canvas.title.text().endswith("made without labels: no error is known")
     # The lasso selects cells, which are labelled on this picture.
-    widget.map.canvas.selection_made.emit(np.arange(5), "replace")
+    widget.map.canvas.select(np.arange(5), "replace", "lasso")
     widget.label.start_button.click()
     assert len(places(widget)) == unlabelled.n_obs
     widget.label.name_line.setText("T cell")
@@ -59,7 +59,7 @@ def test_a_umap_is_preferred_and_places_are_no_features(open_widget, unlabelled)
     choose(widget, "spatial")
     # The first row of an image is at the top.
     assert_array_equal(places(widget), unlabelled.obsm["spatial"] * [1, -1])
-    widget.map.canvas.selection_made.emit(np.arange(5), "replace")
+    widget.map.canvas.select(np.arange(5), "replace", "lasso")
     assert not widget.session.state.group.uses_features
 
 

@@ -91,6 +91,7 @@ def test_enter_writes_the_table_of_a_comparison(widget, folder, qtbot):
     effects = widget.cells.effects
     qtbot.waitUntil(lambda: effects.save_button.isVisible() and effects.save_button.isEnabled())
     enter(qtbot, effects.save_button.click)
+    qtbot.waitUntil(lambda: widget.message.text() == "Saved effects.csv.")
     assert set(pd.read_csv(folder / "effects.csv")["feature"]) == set(
         widget.session.adata.var_names
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.path import Path
 from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
-from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QAction, QActionGroup, QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QHBoxLayout,
@@ -26,6 +27,7 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Style
+from centroid_encoder.viewer.session.session import SelectionMode
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 
@@ -58,17 +60,19 @@ TOOLS: dict[Tool, str] = {
 class MapCanvas(QWidget):
     """The map, `map`, with buttons and `title` on top of it.
 
-    `tool` is what a drag with the left button does. The parent connects the buttons ``"lasso"``,
+    `tool` is what a drag with the left button does. `select` is called with the rows that the user
+    selects, the mode of the selection (replace, add or remove) and the tool; `describe` returns
+    what is known of the cell under the mouse. The parent connects the buttons ``"lasso"``,
     ``"held-out"`` and ``"full"``, and shows `tools` and `names_action` in a menu.
     """
 
-    selection_made = Signal(object, str)
-    """Rows, and the mode of the selection: replace, add or remove."""
-    cell_hovered = Signal(int)
-    """Row of the cell under the mouse; the receiver calls `show_tip`."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(
+        self,
+        select: Callable[[NDArray[np.intp], SelectionMode, Tool], object],
+        describe: Callable[[int], str],
+    ) -> None:
+        super().__init__()
+        self.select, self._describe = select, describe
         figure = Figure()
         self.canvas = _Canvas(figure)
         self.map = MapFigure(figure)
@@ -77,26 +81,12 @@ class MapCanvas(QWidget):
         self._dragging: Tool = "lasso"
         self._path: list[tuple[float, float]] = []
         """Positions of the mouse during the drag, in pixels of the figure."""
-
         self.title = QLabel()
         self.title.setAccessibleName("What the map shows")
         self.title.setObjectName("headline")
         self.title.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.title.setWordWrap(True)
-        self.buttons: dict[str, QToolButton] = {}
-        row = QHBoxLayout()
-        row.setSpacing(0)
-        for name, tip in BUTTONS.items():
-            button = QToolButton()
-            button.setAutoRaise(True)
-            button.setIconSize(QSize(18, 18))
-            button.setToolTip(tip)
-            button.setAccessibleName(name)
-            button.setText(TEXTS.get(name, ""))
-            button.setCheckable(name in ("lasso", "held-out"))
-            row.addWidget(button)
-            self.buttons[name] = button
-        row.addWidget(self.title, 1)
+        self.buttons = {name: _tool_button(name, tip) for name, tip in BUTTONS.items()}
         self.buttons["home"].clicked.connect(self.map.home)
         self.names_action = QAction("Names of the classes", self)
         self.names_action.setCheckable(True)
@@ -109,6 +99,11 @@ class MapCanvas(QWidget):
             action.setChecked(tool == "lasso")
         self.tools.triggered.connect(self._on_tool)
         self.canvas.setCursor(Qt.CursorShape.CrossCursor)
+        row = QHBoxLayout()
+        row.setSpacing(0)
+        for button in self.buttons.values():
+            row.addWidget(button)
+        row.addWidget(self.title, 1)
         # The buttons lie on the map, so that it can be larger.
         above = QVBoxLayout(self.canvas)
         above.setContentsMargins(2, 2, 6, 2)
@@ -140,10 +135,6 @@ class MapCanvas(QWidget):
             image.loadFromData(get_colorized_svg(get_icon_path(icon), icon_color).encode(), "SVG")
             self.buttons[name].setIcon(QIcon(image))
 
-    def show_tip(self, text: str) -> None:
-        """Show a description of the cell under the mouse."""
-        QToolTip.showText(QCursor.pos(), text, self.canvas)
-
     def _nearest(self, x: float, y: float) -> int | None:
         return self.map.nearest(x, y, PICK_RADIUS * self.canvas.device_pixel_ratio)
 
@@ -161,10 +152,9 @@ class MapCanvas(QWidget):
             is_inside = event.inaxes is self.map.ax
             row = self._nearest(event.x, event.y) if is_inside else None
             self.map.hover(row)
-            if row is None:
-                QToolTip.hideText()
-            else:
-                self.cell_hovered.emit(row)
+            # An empty text hides the last one.
+            text = "" if row is None else self._describe(row)
+            QToolTip.showText(QCursor.pos(), text, self.canvas)
             return
         self._path.append((event.x, event.y))
         if self._dragging != "pan":
@@ -189,8 +179,8 @@ class MapCanvas(QWidget):
                 row = self._nearest(*self._path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
             keys = event.modifiers
-            removed = "remove" if {"ctrl", "cmd", "alt"} & keys else "replace"
-            self.selection_made.emit(rows, "add" if "shift" in keys else removed)
+            mode: SelectionMode = "remove" if {"ctrl", "cmd", "alt"} & keys else "replace"
+            self.select(rows, "add" if "shift" in keys else mode, self._dragging)
 
     @property
     def _outline(self) -> list[tuple[float, float]]:
@@ -209,6 +199,17 @@ class MapCanvas(QWidget):
     def _view(self) -> NDArray[np.floating]:
         """The (2, 2) lower left and upper right corner of the visible part."""
         return np.transpose([self.map.ax.get_xlim(), self.map.ax.get_ylim()])
+
+
+def _tool_button(name: str, tip: str) -> QToolButton:
+    button = QToolButton()
+    button.setAutoRaise(True)
+    button.setIconSize(QSize(18, 18))
+    button.setToolTip(tip)
+    button.setAccessibleName(name)
+    button.setText(TEXTS.get(name, ""))
+    button.setCheckable(name in ("lasso", "held-out"))
+    return button
 
 
 class _Canvas(FigureCanvasQTAgg):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from typing import Literal
@@ -12,13 +11,14 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.colors import LinearSegmentedColormap, to_hex
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
 from centroid_encoder.pl._values import MAX_CATEGORIES, read_values, variable_source
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, StoredCrossValidation
+from centroid_encoder.viewer.map.scene import Colors
 from centroid_encoder.viewer.session.corrections import codes_in
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import LABEL
@@ -45,25 +45,6 @@ WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
 
 
-@dataclass(frozen=True)
-class Colors:
-    """A colour for every cell."""
-
-    codes: NDArray[np.intp]
-    """(n_obs,) index into `colors`; −1 for invisible cells."""
-    colors: list[str]
-    meaning: str
-    """One line of HTML that explains the colours."""
-    values: NDArray[np.floating] | None = None
-    """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
-    scale: tuple[float, float] = 0, 1
-    """The numbers of the first and the last colour."""
-    seen: NDArray[np.bool_] | None = None
-    """(n_obs,) cells that are coloured in the image, too; None for all."""
-    hollow: int | None = None
-    """Code of the labels that are outlined in the image, and not filled."""
-
-
 def offered(session: Session) -> dict[str, Callable[[], Colors]]:
     """Return the functions that colour cells by labels and by the results that the table has."""
     adata, of_map, result = session.adata, session.state.drawn_adata, session.state.drawn
@@ -78,7 +59,10 @@ def offered(session: Session) -> dict[str, Callable[[], Colors]]:
             shares = of_map.obs.get(obs_key(result.key, name))
             # The column is empty if the map has too few cells to estimate it.
             if shares is not None and shares.notna().any():
-                found[name] = partial(_shares, shares, reverse=name == CONFIDENCE)
+                note = "sure of the predicted class"
+                note = note if name == CONFIDENCE else "unlike the training cells"
+                reverse = name == CONFIDENCE
+                found[name] = partial(_scaled, shares, 0, 1, f"1: {note}", reverse=reverse)
     if (stored := StoredCrossValidation.read(adata, session.state.key)) is not None:
         found[OUT_OF_FOLD] = partial(_out_of_fold, adata, session.state.key, stored)
     return found
@@ -130,16 +114,10 @@ def _shown_colors(session: Session, coloring: Coloring, *_: object) -> Colors | 
         return None
 
 
-def shown_values(session: Session) -> tuple[NDArray[np.intp], list[str]] | None:
-    """Return the codes and colours of the cells in the map; None if these are its own labels."""
-    colors, labels = shown_colors(session), session.shown_labels
-    is_own = chosen(session) == LABEL and labels in (session.label_key, None)
-    found: tuple[NDArray[np.intp], list[str]] | None = session.of(_values, colors, is_own)
-    return found
-
-
-def _values(colors: Colors | None, is_own: bool) -> tuple[NDArray[np.intp], list[str]] | None:
-    return None if colors is None or is_own else (colors.codes, colors.colors)
+def shown_values(session: Session) -> Colors | None:
+    """Return the colours of the cells in the map; None if these are its own labels."""
+    is_own = chosen(session) == LABEL and session.shown_labels in (session.label_key, None)
+    return None if is_own else shown_colors(session)
 
 
 def color_cells(name: str, session: Session) -> Colors | None:
@@ -179,11 +157,6 @@ def _misplaced(result: Result, session: Session) -> Colors:
     codes = np.where(result.embedded, result.misplaced(session.misplaced_by), -1)
     meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
     return Colors(codes, [GREY, WRONG], meaning)
-
-
-def _shares(shares: pd.Series, *, reverse: bool) -> Colors:
-    note = "sure of the predicted class" if reverse else "unlike the training cells"
-    return replace(_scaled(shares, 0, 1, reverse=reverse), meaning=f"1: {note}")
 
 
 def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
@@ -231,7 +204,9 @@ def color_values(adata: AnnData, name: str) -> Colors:
     return Colors(codes, list(found.colors.values()), meaning + more)
 
 
-def _scaled(values: ArrayLike, low: float, high: float, *, reverse: bool = False) -> Colors:
+def _scaled(
+    values: ArrayLike, low: float, high: float, meaning: str = "", *, reverse: bool = False
+) -> Colors:
     """Colour numbers from pale to saturated, or the reverse, on the scale between two of them.
 
     Only the more saturated half of the cells has colours in the image. If most cells have the same
@@ -248,7 +223,7 @@ def _scaled(values: ArrayLike, low: float, high: float, *, reverse: bool = False
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
     shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
-    return Colors(codes, colors, "", values, (low, high), is_shown)
+    return Colors(codes, colors, meaning, values, (low, high), is_shown)
 
 
 def _key(*entries: tuple[str, str]) -> str:

@@ -19,7 +19,7 @@ from centroid_encoder.core.regions import blended_colors
 from centroid_encoder.pl._points import opacities
 from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.artists import Dots, Ground, Names
-from centroid_encoder.viewer.map.scene import Scene, Style, blend, readable
+from centroid_encoder.viewer.map.scene import Colors, Scene, Style, blend, readable
 
 MAX_NAMES = 20
 """With more classes, their names would hide the map; they are written if the user wants them."""
@@ -45,8 +45,7 @@ class MapFigure:
     hidden
         Names of the classes whose points are not drawn; their regions are.
     values
-        If points are not coloured by class: the (n_obs,) index of each point's colour, −1 for
-        grey, and the colours.
+        The colours of the points if these are not those of their classes; grey for the code −1.
     """
 
     def __init__(self, figure: Figure) -> None:
@@ -59,7 +58,7 @@ class MapFigure:
         self.style = Style()
         self.colors: Sequence[str] = ()
         self.hidden: frozenset[str] = frozenset()
-        self.values: tuple[NDArray[np.intp], list[str]] | None = None
+        self.values: Colors | None = None
         self._selected: NDArray[np.bool_] | None = None
         self._named: bool | None = None
         self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
@@ -97,6 +96,12 @@ class MapFigure:
         """Whether the names of the classes are written on the map."""
         few = len(self.scene.names) <= MAX_NAMES
         return few if self._named is None else self._named
+
+    @property
+    def _colored(self) -> tuple[NDArray[np.intp], Sequence[str]]:
+        """Index of each point's colour, and the colours."""
+        own = self.scene.codes, self.colors
+        return own if self.values is None else (self.values.codes, self.values.colors)
 
     def set_named(self, named: bool) -> None:
         """Show or hide the names of the classes, whatever their number is."""
@@ -194,7 +199,7 @@ class MapFigure:
         """Set the content and the colours of all artists."""
         scene, style, shown = self.scene, self.style, self.shown
         alpha = REGION_ALPHA + 0.1 * style.dark
-        codes, colors = self.values or (scene.codes, self.colors)
+        codes, colors = self._colored
         has_regions = len(scene.shapes) > 0 and self.values is None
         fills = [*colors, style.unlabeled]
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
@@ -253,7 +258,7 @@ class MapFigure:
         """Draw the selected cells on top, filled and somewhat larger than all others."""
         if len(points := self.scene.points):
             rows, ink = self.selected, self.style.ink
-            codes, colors = self.values or (self.scene.codes, self.colors)
+            codes, colors = self._colored
             few = len(rows) < FEW
             size = max(_size_of(len(points)) + 1, LARGEST_DOT * few)
             fills = [*colors, self.style.unlabeled]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from napari.components import ViewerModel
 from napari.layers import Labels, Layer, Shapes
 from napari.layers.base import ActionType
 from numpy.typing import NDArray
-from psygnal import Signal
 
 from centroid_encoder.viewer.data.ids import CellLayer, label_ids, pixels
 from centroid_encoder.viewer.data.join import Join
@@ -20,14 +20,19 @@ NAME = "draw around cells"
 
 
 class Lasso:
-    """A layer of Shapes with napari's own lasso, from `start` to `stop` or until it is removed."""
+    """A layer of Shapes with napari's own lasso, from `start` to `stop` or until it is removed.
 
-    drawn = Signal(object)
-    """(n, ndim) vertices of a closed line in world coordinates."""
-    stopped = Signal()
+    `drawn` is called with the (n, ndim) vertices of a closed line in world coordinates, and
+    `stopped` when the layer was removed.
+    """
 
-    def __init__(self, viewer: ViewerModel) -> None:
-        self._viewer = viewer
+    def __init__(
+        self,
+        viewer: ViewerModel,
+        drawn: Callable[[NDArray[np.float64]], object],
+        stopped: Callable[[], object],
+    ) -> None:
+        self._viewer, self._drawn, self._stopped = viewer, drawn, stopped
         self._layer: Shapes | None = None
         self._before: tuple[set[Layer], Layer | None, Any] = set(), None, 2
         """The chosen layers, the active one, and the number of displayed axes before `start`."""
@@ -67,7 +72,7 @@ class Lasso:
         # napari drops a line that is too short.
         if event.action == ActionType.ADDED and self._layer is not None and self._layer.data:
             vertices = self._layer.data[-1]
-            self.drawn.emit(np.array([self._layer.data_to_world(one) for one in vertices]))
+            self._drawn(np.array([self._layer.data_to_world(one) for one in vertices]))
 
     def _on_removed(self, event: Any) -> None:
         if event.value is self._layer:
@@ -77,7 +82,7 @@ class Lasso:
                 layers.selection = selection & set(layers)
                 layers.selection.active = active if active in layers else None
             self._viewer.dims.ndisplay = ndisplay
-            self.stopped.emit()
+            self._stopped()
 
 
 def rows_inside(

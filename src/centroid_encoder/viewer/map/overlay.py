@@ -1,4 +1,4 @@
-"""Colour and mark the cells of one layer, find the cell under the mouse, and zoom to cells."""
+"""Colour and mark the cells of one layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Layer, Points, Shapes
+from napari.layers import Image, Labels
 from napari.utils.colormaps import DirectLabelColormap
 from napari.utils.transforms import Affine
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,6 @@ from centroid_encoder.viewer.data.ids import (
     MAX_PIXELS_AT_ONCE,
     PLACE,
     SIDE_OF_BLOCK,
-    CellLayer,
     ItemLayer,
     lazily,
     pixels,
@@ -28,6 +27,7 @@ from centroid_encoder.viewer.data.ids import (
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import DRAWN, is_drawn
 from centroid_encoder.viewer.data.thumbnail import to_world
+from centroid_encoder.viewer.map.camera import present
 
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 HIGHLIGHT = "selected cells"
@@ -46,57 +46,110 @@ MAX_TABLE = 2**25
 Paint: TypeAlias = Callable[[ArrayLike], NDArray[Any]]
 
 
-class LayerLink:
-    """The cells of one Labels, Points or Shapes layer.
+class ItemsLink:
+    """The cells of a Points or Shapes layer: they get other face colours; marked ones are selected.
 
-    For a Labels layer, colours (`classes`) and outlines of selected cells (`marks`) are drawn in
-    layers above it and all images; while the colours are seen, the opacity of the Labels layer is
-    0. They are hidden while the user edits the labels, and in napari's grid, where each layer has a
-    tile of its own. Points and shapes get other face colours, and marked ones are selected in their
-    layer. `join` links the ids of the layer to rows of the table, and can be replaced; `move` also
-    replaces the layer. `pick` is called with the rows of the points or shapes that the user selects
-    in the layer.
+    `join` links the indices of the items to rows of the table, and can be replaced. `pick` is
+    called with the rows of the items that the user selects in the layer.
     """
 
+    drawn: Sequence[Labels] = ()
+
     def __init__(
-        self,
-        viewer: ViewerModel,
-        layer: CellLayer,
-        join: Join,
-        pick: Callable[[NDArray[np.intp]], object],
+        self, layer: ItemLayer, join: Join, pick: Callable[[NDArray[np.intp]], object]
     ) -> None:
-        self.viewer, self.layer, self.join, self._pick = viewer, layer, join, pick
-        self.classes: Labels | None = None
-        self.marks: Labels | None = None
-        self._shown: Any = None
-        """The colours of the cells; None if the layer has its own."""
-        self._codes = np.empty(0, dtype=np.intp)
-        """The codes of the colours."""
-        self._before: Any = None
-        """Opacity (Labels) or colours (Points, Shapes) of the layer before it was coloured."""
-        self._own_colormap: Any = None
-        """Colour map of the labels before they had the colours of their classes; None otherwise."""
+        self.layer, self.join, self._pick = layer, join, pick
+        self._own: tuple[str, NDArray[np.floating], Any] | None = None
+        """Mode, colours and current colour of the layer while it has those of the cells."""
         self._marking = False
-        if isinstance(layer, ItemLayer):
-            self._callbacks: list[tuple[Any, Any]] = [
-                (layer.selected_data.events.items_changed, self._on_selected)
-            ]
-        else:
-            active, grid = viewer.layers.selection.events.active, viewer.canvas.grid.events.enabled
-            # The list of layers also emits the events of each layer.
-            events = viewer.layers.events, active, grid
-            self._callbacks = [(event, self._on_event) for event in events]
-        for event, callback in self._callbacks:
-            event.connect(callback)
+        layer.selected_data.events.items_changed.connect(self._on_selected)
 
     def close(self) -> None:
         """Restore the look of the layer, and disconnect from it."""
-        if isinstance(self.layer, ItemLayer):
-            self.highlight(np.empty(0, dtype=np.intp))
-        remove(self.viewer, [self.marks])
+        self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
-        for event, callback in self._callbacks:
-            event.disconnect(callback)
+        self.layer.selected_data.events.items_changed.disconnect(self._on_selected)
+
+    def color(
+        self, _: str, codes: NDArray[np.intp], colors: Sequence[str], hollow: int | None = None
+    ) -> None:
+        """Colour each cell; see `LabelsLink.color`."""
+        layer = self.layer
+        if self._own is None:
+            mode = str(layer.face_color_mode)
+            self._own = mode, layer.face_color.copy(), layer.current_face_color
+        palette = np.array([*map(to_rgba, colors), TRANSPARENT], dtype=np.float32)
+        face = np.zeros((len(layer.data), 4), dtype=np.float32)
+        rows = present(layer, self.join, np.flatnonzero(self.join.joined))
+        face[self.join.ids[rows]] = palette[codes[rows]]
+        if not np.array_equal(face, layer.face_color):
+            layer.face_color = face
+
+    def uncolor(self) -> None:
+        """Restore the colours of the layer."""
+        if self._own is None:
+            return
+        (mode, face, current), self._own = self._own, None
+        with self.layer.block_update_properties():
+            self.layer.current_face_color = current
+        # If the user has added or removed items, colours cannot be assigned to the others.
+        self.layer.face_color = face if len(face) == len(self.layer.data) else current
+        # Setting `face_color` has changed the mode; the layer has kept the old colour map.
+        self.layer.face_color_mode = mode
+        # If items were removed, napari has kept their values for the colours.
+        self.layer.refresh_colors()
+
+    def highlight(self, rows: NDArray[np.intp]) -> None:
+        """Select cells in the layer."""
+        self._marking = True
+        rows = present(self.layer, self.join, rows)
+        self.layer.selected_data = set(self.join.ids[rows].tolist())
+        self._marking = False
+
+    def _on_selected(self, _: Any) -> None:
+        if not self._marking:
+            rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
+            self._pick(rows[rows >= 0])
+
+
+class LabelsLink:
+    """The cells of a Labels layer: colours and outlines are drawn above it and all images.
+
+    While the colours are seen, the opacity of the Labels layer is 0; one that the user chooses then
+    is that of the colours. The drawn layers are hidden while the user edits the labels, and in
+    napari's grid, where each layer has a tile of its own. `join` links the labels to rows of the
+    table, and can be replaced; `move` also replaces the layer.
+    """
+
+    def __init__(self, viewer: ViewerModel, layer: Labels, join: Join) -> None:
+        self.viewer, self.layer, self.join = viewer, layer, join
+        self.classes: Labels | None = None
+        """The layer of the colours."""
+        self.marks: Labels | None = None
+        """The layer of the outlines."""
+        self._painted: tuple[str, NDArray[np.intp], int | None, Join] | None = None
+        """Meaning of the colours that are painted, the codes, `hollow` and the join."""
+        self._opacity = 1.0
+        """Opacity of the labels when they are not covered."""
+        self._own_colormap: Any = None
+        """Colour map of the labels before they had the colours of their classes; None otherwise."""
+        active, grid = viewer.layers.selection.events.active, viewer.canvas.grid.events.enabled
+        # The list of layers also emits the events of each layer.
+        self._events = viewer.layers.events, active, grid
+        for event in self._events:
+            event.connect(self._on_event)
+
+    @property
+    def drawn(self) -> list[Labels]:
+        """The layers of the colours and of the outlines, as far as they are there."""
+        return [layer for layer in (self.classes, self.marks) if layer is not None]
+
+    def close(self) -> None:
+        """Remove what is drawn, restore the look of the layer, and disconnect from it."""
+        remove(self.viewer, self.drawn)
+        self.uncolor()
+        for event in self._events:
+            event.disconnect(self._on_event)
 
     def move(self, layer: Labels, join: Join) -> None:
         """Draw the cells of another label image of as many dimensions.
@@ -104,10 +157,11 @@ class LayerLink:
         napari takes long to add and remove layers, so the drawn ones stay. Their pixels are those
         of the last image until `color` and `highlight` are called.
         """
-        if self._shown is not None:
-            self.layer.opacity = self.layer.opacity or self._before
         self._color_labels(False)
-        self.layer, self.join, self._shown = layer, join, None
+        before, self.layer, self.join = self.layer, layer, join
+        if self._painted is not None:
+            before.opacity = before.opacity or self._opacity
+        self._painted = None
         self._follow_place()
         self.stay_on_top()
 
@@ -119,77 +173,47 @@ class LayerLink:
         `name` says what the colours mean; `codes` are (n_obs,) indices into `colors`, −1 for
         invisible cells. Labels with the code `hollow` are outlined.
         """
-        layer, is_new = self.layer, self._shown is None
-        n_items = len(layer.data) if isinstance(layer, ItemLayer) else 0
-        shown = name, codes.tobytes(), list(colors), hollow, n_items, self.join
-        if layer not in self.viewer.layers or shown == self._shown:
+        layer, before = self.layer, self._painted
+        if layer not in self.viewer.layers:
             return
-        if isinstance(layer, ItemLayer):
-            self._shown = shown
-            if is_new:
-                mode = str(layer.face_color_mode)
-                self._before = mode, layer.face_color.copy(), layer.current_face_color
-            palette = np.array([*map(to_rgba, colors), TRANSPARENT])
-            face = np.zeros((n_items, 4))
-            rows = self._present(np.flatnonzero(self.join.joined))
-            face[self.join.ids[rows]] = palette[codes[rows]]
-            layer.face_color = face
-            return
-        self._before = layer.opacity if is_new else self._before
         of_value = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
         if hollow is not None:
             of_value[hollow + 1] = to_rgba(colors[hollow], 1)  # A thin line must be opaque.
-        border, painted = None if hollow is None else hollow + 1, None
-        if not is_new and shown[3:] == self._shown[3:]:
-            rows = np.flatnonzero((codes != self._codes) & self.join.joined)
-            painted = self._repainted(rows, codes + 1, border)
-        if painted is None:
-            painted = self._painted(codes + 1, border)
-        origin = [0] * layer.ndim
-        self.classes = self._draw(self.classes, painted, self._title(name), of_value, origin)
-        self._shown, self._codes = shown, codes
-        self.classes.opacity = max(self._before, MIN_OPACITY)
+        border, data = None if hollow is None else hollow + 1, None
+        if before is not None and (hollow, self.join) == before[2:]:
+            rows = np.flatnonzero((codes != before[1]) & self.join.joined)
+            data = self._repainted(rows, codes + 1, border)
+        if data is None:
+            data = self._all_painted(codes + 1, border)
+        title, old = f"{layer.name} · {name}", self.classes
+        self.classes = self._draw(old, data, title, of_value, [0] * layer.ndim)
+        self._painted = name, codes, hollow, self.join
+        if before is None or self.classes is not old:
+            self._opacity = layer.opacity
+            self.classes.opacity = max(layer.opacity, MIN_OPACITY)
         self._color_labels(False)
         self._hide_or_show()
 
     def uncolor(self) -> None:
         """Restore the colours of the layer."""
-        is_colored, self._shown = self._shown is not None, None
+        is_colored, self._painted = self._painted is not None, None
         remove(self.viewer, [self.classes])
-        if not is_colored:
-            return
-        if not isinstance(self.layer, ItemLayer):
+        if is_colored:
             self._color_labels(False)
             # Keep an opacity that the user has chosen since.
-            self.layer.opacity = self.layer.opacity or self._before
-            return
-        mode, face, current = self._before
-        with self.layer.block_update_properties():
-            self.layer.current_face_color = current
-        # If the user has added or removed items, colours cannot be assigned to the others.
-        self.layer.face_color = face if len(face) == len(self.layer.data) else current
-        # Setting `face_color` has changed the mode; the layer has kept the old colour map.
-        self.layer.face_color_mode = mode
-        # If items were removed, napari has kept their values for the colours.
-        self.layer.refresh_colors()
+            self.layer.opacity = self.layer.opacity or self._opacity
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
-        """Mark cells in the layer instead of those marked before."""
-        rows = self._present(rows)
-        if isinstance(self.layer, ItemLayer):
-            self._marking = True
-            self.layer.selected_data = set(self.join.ids[rows].tolist())
-            self._marking = False
-            return
-        if self.layer not in self.viewer.layers or (self.marks is None and not len(rows)):
+        """Outline cells instead of those outlined before."""
+        layer, rows = self.layer, present(self.layer, self.join, rows)
+        if layer not in self.viewer.layers or (self.marks is None and not len(rows)):
             return
         # napari takes long to remove a layer, so it stays when no cell is selected.
-        nothing = [np.zeros((side,) * self.layer.ndim, dtype=np.uint8) for side in (2, 1)]
-        corner, data = self._outlined(rows) if len(rows) else ([0] * self.layer.ndim, nothing)
+        nothing = [np.zeros((side,) * layer.ndim, dtype=np.uint8) for side in (2, 1)]
+        corner, data = self._outlined(rows) if len(rows) else ([0] * layer.ndim, nothing)
         # napari reads only the visible part of a multiscale image.
-        is_large = math.prod(pixels(self.layer).shape) > MAX_PIXELS_AT_ONCE
-        data = data if is_large else data[0]
-        self.marks = self._draw(self.marks, data, HIGHLIGHT, INKS, corner)
+        is_large = math.prod(pixels(layer).shape) > MAX_PIXELS_AT_ONCE
+        self.marks = self._draw(self.marks, data if is_large else data[0], HIGHLIGHT, INKS, corner)
         self._hide_or_show()
 
     def _outlined(self, rows: NDArray[np.intp]) -> tuple[list[int], Any]:
@@ -236,7 +260,7 @@ class LayerLink:
 
     def stay_on_top(self) -> None:
         """Move the drawn layers above this layer and all images, if the user has moved these."""
-        for drawn in filter(None, (self.classes, self.marks)):
+        for drawn in self.drawn:
             if (at := self.viewer.layers.index(drawn)) < (top := self._top(drawn.name)):
                 self.viewer.layers.move(at, top)
 
@@ -263,34 +287,36 @@ class LayerLink:
         `corner` is the pixel of the layer of the cells where the data begin.
         """
         is_multiscale = isinstance(data, list)
-        shape = None if is_multiscale else np.shape(data)
-        if drawn is not None and drawn.multiscale == is_multiscale:
+        if drawn is not None and data is not drawn.data and drawn.multiscale != is_multiscale:
+            remove(self.viewer, [drawn])
+            drawn = None
+        if drawn is None:
+            look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
+            look |= {"name": name, "metadata": {DRAWN: colors}, "translate": corner}
+            new = Labels(data, multiscale=is_multiscale, **look, **self._place)
+            layers = self.viewer.layers
+            # Inserting a layer selects it; restore the layers that the user has selected.
+            selection, active = set(layers.selection), layers.selection.active
+            layers.insert(self._top(name), new)
+            layers.selection = selection
+            layers.selection.active = active
+            return new
+        # Each assignment redraws the layer; that of the place also updates napari's extent.
+        if data is not drawn.data:
+            is_there = not is_multiscale and drawn.data.shape == data.shape
+            is_there &= np.array_equal(drawn.translate, corner)
             if is_multiscale:
                 # napari would read the part that it has read of the last pixels.
                 ends = np.array(data[-1].shape) - 1
                 drawn.corner_pixels = np.stack([np.zeros_like(ends), ends])
-            # Each assignment redraws it; that of the place also updates napari's extent.
-            is_there = np.array_equal(drawn.translate, corner) and np.shape(drawn.data) == shape
             drawn.data = data
             if not is_there:
                 drawn.translate = corner
-            if drawn.name != name:
-                drawn.name = name
-            if drawn.metadata[DRAWN] != colors:
-                drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
-            return drawn
-        remove(self.viewer, [drawn])
-        look = {"opacity": 1, "visible": self.layer.visible, "colormap": _colormap(colors)}
-        place = self._place | {"translate": corner}
-        metadata = {DRAWN: colors}
-        new = Labels(data, multiscale=is_multiscale, name=name, metadata=metadata, **look, **place)
-        layers = self.viewer.layers
-        # Inserting a layer selects it; restore the layers that the user has selected.
-        selection, active = set(layers.selection), layers.selection.active
-        layers.insert(self._top(name), new)
-        layers.selection = selection
-        layers.selection.active = active
-        return new
+        if drawn.name != name:
+            drawn.name = name
+        if drawn.metadata[DRAWN] != colors:
+            drawn.metadata[DRAWN], drawn.colormap = colors, _colormap(colors)
+        return drawn
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -300,68 +326,25 @@ class LayerLink:
         return {"affine": affine, "units": self.layer.units}
 
     def _follow_place(self) -> None:
-        for drawn in filter(None, (self.classes, self.marks)):
+        for drawn in self.drawn:
             drawn.affine, drawn.units = self._place.values()
-
-    def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
-        """Move the camera to cells; if `steady`, keep the zoom if it shows them well."""
-        layer, rows = self.layer, self._present(rows)
-        places, cell = self._places(rows) if len(rows) else (rows, 0)
-        if not len(places):  # The user has erased the labels.
-            return
-        low, middle, high = np.percentile(places, (0, 50, 100), axis=0, method="nearest")
-        dims, camera, (matrix, origin) = self.viewer.dims, self.viewer.scene.camera, to_world(layer)
-        # The axes of a layer are the last ones of the viewer.
-        first, middle = dims.ndim - layer.ndim, matrix @ middle + origin
-        for axis in dims.not_displayed:
-            if axis >= first:
-                dims.set_point(axis, middle[axis - first])
-        # Show the neighbourhood as well: at least 12 diameters of a cell.
-        box = np.maximum(1.5 * (high - low), 12 * cell)
-        displayed = [axis - first for axis in dims.displayed if axis >= first]
-        center = (matrix @ ((low + high) / 2) + origin)[displayed]
-        size = (np.abs(matrix) @ box)[displayed]
-        camera.center = tuple(np.pad(center, (3 - len(center), 0)))
-        canvas = np.array(self.viewer.canvas.size)
-        # In three dimensions, the box must fit from each side.
-        share = canvas.min() / size.max() if len(size) > 2 else (canvas / size).min()
-        if not (steady and share / 4 <= camera.zoom <= 3 * share):
-            camera.zoom = float(share)
-
-    def row_at(self, event: Any) -> int | None:
-        """Return the row of the cell under the mouse; None without one or in a hidden layer."""
-        value = self.layer.get_value(
-            event.position,
-            view_direction=event.view_direction,
-            dims_displayed=event.dims_displayed,
-            world=True,
-        )
-        if isinstance(value, tuple):
-            # (shape, vertex) of Shapes, or (level, label) of a multiscale image
-            value = value[0 if isinstance(self.layer, Shapes) else -1]
-        row = -1 if value is None else int(self.join.rows(value))
-        return None if row < 0 else row
-
-    def _on_selected(self, _: Any) -> None:
-        if not self._marking:
-            rows = self.join.rows(np.fromiter(self.layer.selected_data, dtype=np.intp))
-            self._pick(rows[rows >= 0])
-
-    def _title(self, name: str) -> str:
-        return f"{self.layer.name} · {name}"
 
     def _on_event(self, event: Any) -> None:
         """Follow the layer of the cells, the list of layers and the grid."""
-        kind, own = event.type, event.sources[0] is self.layer
+        kind, own, colors = event.type, event.sources[0] is self.layer, self.classes
         if kind == "removed" and event.value is self.marks:
             self.marks = None
-        elif kind == "removed" and event.value is self.classes:
+        elif kind == "removed" and event.value is colors:
             self.classes = None
             self.uncolor()  # The user may have deleted the colours.
         elif own and kind in PLACE:
             self._follow_place()
-        elif own and kind == "name" and self.classes is not None:
-            self.classes.name = self._title(self._shown[0])
+        elif own and kind == "name" and colors is not None and self._painted is not None:
+            colors.name = f"{self.layer.name} · {self._painted[0]}"
+        elif own and kind == "opacity" and colors is not None and colors.visible:
+            if self.layer.opacity:
+                colors.opacity = self.layer.opacity
+                self._hide_or_show()
         elif kind in ("active", "enabled") or (own and kind in ("visible", "mode")):
             self._hide_or_show()
 
@@ -376,47 +359,42 @@ class LayerLink:
             if drawn is not None and drawn.visible != (layer.visible and not is_hidden):
                 drawn.visible = not drawn.visible
         if self.classes is not None:
-            self._before = layer.opacity or self._before
-            layer.opacity = self._before if is_own else 0
+            self._opacity = layer.opacity or self._opacity
+            layer.opacity = self._opacity if is_own else 0
             self._color_labels(is_grid and not is_edited)
 
     def _color_labels(self, on: bool) -> None:
         """Give the labels the colours of their classes while the grid hides what is drawn."""
         if not on and self._own_colormap is not None:
             self.layer.colormap, self._own_colormap = self._own_colormap, None
-        elif on and self._own_colormap is None and self.classes is not None:
+        elif on and self._own_colormap is None and self.classes is not None and self._painted:
             self._own_colormap = self.layer.colormap
             joined, of_value = self.join.joined, self.classes.metadata[DRAWN]
-            colors = [of_value.get(code + 1, TRANSPARENT) for code in self._codes[joined].tolist()]
-            ids = self.join.ids[joined].tolist()
+            codes, ids = self._painted[1][joined].tolist(), self.join.ids[joined].tolist()
+            colors = [of_value.get(code + 1, TRANSPARENT) for code in codes]
             self.layer.colormap = _colormap(dict(zip(ids, colors, strict=True)))
-
-    def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return those of the rows that are in the layer and that the user has not removed."""
-        rows = rows[self.join.joined[rows]]
-        if isinstance(self.layer, ItemLayer):
-            rows = rows[self.join.ids[rows] < len(self.layer.data)]
-        return rows
 
     def _repainted(
         self, rows: NDArray[np.intp], values: NDArray[np.intp], hollow: int | None
     ) -> Any:
         """Paint the cells of some rows again; None if they are many, or the image is lazy."""
         image, drawn, ids = pixels(self.layer), self.classes, self.join.ids[rows]
-        if drawn is None or not (type(image) is type(drawn.data) is np.ndarray):
+        if drawn is None or not len(rows):
+            return None if drawn is None else drawn.data
+        if not (type(image) is type(drawn.data) is np.ndarray):
             return None
-        box = self.join.of.box(ids, margin=1) if len(rows) else ()
-        is_large = len(rows) and 4 * math.prod(x.stop - x.start for x in box) > image.size
-        if is_large or drawn.data.dtype != (dtype := _dtype_of(values)):
+        box, dtype = self.join.of.box(ids, margin=1), _dtype_of(values)
+        is_large = 4 * math.prod(x.stop - x.start for x in box) > image.size
+        if is_large or drawn.data.dtype != dtype:
             return None
-        if len(rows):
-            part = image[box]
-            changed = np.isin(part, ids)
-            paint = _painter(ids, values[rows].astype(dtype), hollow)
-            drawn.data[box][changed] = paint(part)[changed]
+        part = image[box]
+        changed = np.isin(part, ids)
+        paint = _painter(ids, values[rows].astype(dtype), hollow)
+        drawn.data[box][changed] = paint(part)[changed]
+        drawn.refresh(extent=False)
         return drawn.data
 
-    def _painted(self, values: NDArray[np.intp], hollow: int | None) -> Any:
+    def _all_painted(self, values: NDArray[np.intp], hollow: int | None) -> Any:
         """Replace each label by the value of its row, and labels without a row by 0.
 
         `values`, (n_obs,), are not negative. Labels with the value `hollow` are outlined. Returns
@@ -432,19 +410,6 @@ class LayerLink:
         levels = [drawn(level) for level in self._levels]
         return levels if self.layer.multiscale or len(levels) > 1 else levels[0]
 
-    def _places(self, rows: NDArray[np.intp]) -> tuple[NDArray[Any], float]:
-        """Return (n, ndim) places of cells and the diameter of one cell in pixels of the layer."""
-        ids, centers = self.join.ids[rows], self.join.centers(rows)
-        if isinstance(self.layer, Points):
-            return centers, float(np.median(self.layer.size))
-        if isinstance(self.layer, Shapes):
-            return centers, float(
-                np.median([np.ptp(self.layer.data[i], axis=0).max() for i in ids])
-            )
-        boxes = self.join.of.boxes_of(ids)
-        places = np.concatenate([boxes[:, 0], centers, boxes[:, 1] - 1])
-        return places, float(np.prod(boxes[0, 1] - boxes[0, 0]) ** (1 / self.layer.ndim))
-
 
 def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
     """Remove several drawn layers at once, since napari takes long for each removal."""
@@ -452,14 +417,6 @@ def remove(viewer: ViewerModel, drawn: Iterable[Labels | None]) -> None:
         with viewer.layers.batched_update():
             for layer in shown:
                 viewer.layers.remove(layer)
-
-
-def lie_on_each_other(one: Layer, other: Layer) -> bool:
-    """Return whether two layers share most of the smaller one, along each of their common axes."""
-    n = min(one.ndim, other.ndim)
-    first, second = (np.asarray(layer.extent.world)[:, -n:] for layer in (one, other))
-    shared = np.minimum(first[1], second[1]) - np.maximum(first[0], second[0])
-    return bool((shared > np.minimum(np.ptp(first, axis=0), np.ptp(second, axis=0)) / 2).all())
 
 
 def _lookup(ids: NDArray[np.int64], values: NDArray[Any]) -> Paint:

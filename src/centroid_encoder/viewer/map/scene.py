@@ -38,8 +38,29 @@ class Scene:
     """(n,) rows of cells that are drawn as rings: those that are held out."""
     soft: bool = False
     """Whether the colours of the regions blend at their borders."""
+    live: bool = False
+    """Whether other scenes of the same cells will follow: frames of a training, or live maps."""
     bold: bool = False
     """Whether cells with a class are drawn again in front, the larger the fewer they are."""
+
+
+@dataclass(frozen=True)
+class Colors:
+    """A colour for every cell."""
+
+    codes: NDArray[np.intp]
+    """(n_obs,) index into `colors`; −1 for invisible cells."""
+    colors: list[str]
+    meaning: str
+    """One line of HTML that explains the colours."""
+    values: NDArray[np.floating] | None = None
+    """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
+    scale: tuple[float, float] = 0, 1
+    """The numbers of the first and the last colour."""
+    seen: NDArray[np.bool_] | None = None
+    """(n_obs,) cells that are coloured in the image, too; None for all."""
+    hollow: int | None = None
+    """Code of the labels that are outlined in the image, and not filled."""
 
 
 @dataclass(frozen=True)

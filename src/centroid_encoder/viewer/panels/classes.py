@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
-from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tables import obs_key
-from centroid_encoder.tl._composition import composition
 from centroid_encoder.tl._result import SELECTIONS
 from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import side_by_side
@@ -220,26 +217,6 @@ class ClassList(QWidget):
                 item.setCheckState(ticked)
             while self.view.count() > len(self.rows):
                 self.view.takeItem(self.view.count() - 1)
-
-
-def save_counts(session: Session, path: Path) -> None:
-    """Write the table of `tl.composition`; errors are shown as messages."""
-    image_column, label_key = session.catalog.image_column, session.shown_labels
-    if (adata := session.adata) is not None and image_column is not None and label_key is not None:
-        make = partial(composition, adata, image_column, label_key=label_key)
-        save_frame(session, make, path)
-
-
-def save_frame(session: Session, make: Callable[[], pd.DataFrame], path: Path) -> None:
-    """Write a data frame as a ``.csv`` file; errors are shown as messages."""
-    try:
-        check_target(path, ".csv")
-        with replacing(path) as beside:
-            make().to_csv(beside)
-    except (OSError, KeyError, ValueError) as error:
-        session.say(error, "error")
-    else:
-        session.say(f"Saved {path.name}.")
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pandas as pd
-from qtpy.QtCore import QModelIndex, Qt, Signal
+from qtpy.QtCore import QModelIndex, Qt
 from qtpy.QtWidgets import QInputDialog, QWidget
 
 from centroid_encoder.viewer.latest import Latest
-from centroid_encoder.viewer.panels.classes import save_frame
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.save import ask_name
@@ -20,6 +20,7 @@ from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.groups import N_BEST, Group, compare
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.task import Task
 
 LINE = 16
 """Height of the line of a feature."""
@@ -42,14 +43,12 @@ class EffectsPanel(QWidget):
 
     The selection is compared with all other cells, one of two selected classes with the other, or
     the set A with the set B. `table` holds all features, see `compare`, or is None. The parent
-    lays out `view`, the features with the largest effects.
+    lays out `view`, the features with the largest effects; `chosen` is called with that of a click.
     """
 
-    feature_clicked = Signal(str)
-
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, chosen: Callable[[str], object]) -> None:
         super().__init__()
-        self._session = session
+        self._session, self._chosen = session, chosen
         self.sets: dict[str, Group] = {}
         self.table: pd.DataFrame | None = None
         self.view = TableView("Features that differ most")
@@ -80,8 +79,7 @@ class EffectsPanel(QWidget):
         if now.differs(before, "cells"):
             self.sets.clear()
         is_shown = now.mode == "Explore"
-        parts = "cells", "group", "mode"
-        if is_shown and (now.differs(before, *parts) or now.drawn is not before.drawn):
+        if is_shown and now.differs(before, "cells", "group", "mode", "drawn"):
             self._on_groups()
 
     @property
@@ -146,7 +144,7 @@ class EffectsPanel(QWidget):
         self._on_groups()
 
     def _on_feature(self, index: QModelIndex) -> None:
-        self.feature_clicked.emit(self.view.frame.table["feature"].iloc[index.row()])
+        self._chosen(self.view.frame.table["feature"].iloc[index.row()])
 
     def _ask_name(self) -> None:
         if (adata := self._session.adata) is not None:
@@ -157,6 +155,13 @@ class EffectsPanel(QWidget):
                 self._session.keep_group(name)
 
     def save(self, path: Path) -> None:
-        """Write the differences of all features."""
-        if (table := self.table) is not None:
-            save_frame(self._session, lambda: table, path)
+        """Write the differences of all features in a thread."""
+        from centroid_encoder.viewer._save import save_frame
+
+        table, say = self.table, self._session.say
+
+        def on_end(_: None, error: Exception | None) -> None:
+            say(f"Saved {path.name}.") if error is None else say(error, "error")
+
+        if table is not None:
+            Task(lambda _: save_frame(table, path), on_end, self)

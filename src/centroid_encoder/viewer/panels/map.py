@@ -37,13 +37,7 @@ from centroid_encoder.tl._result import BY_GROUP, NO_BETTER, QUERY, TEST, TRAIN,
 from centroid_encoder.tl._summary import doubt_words, expected_words, group_words, range_words
 from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.colorings import (
-    CONFIDENCE,
-    GREY,
-    NOVELTY,
-    shown_values,
-    to_choose,
-)
+from centroid_encoder.viewer.map.colorings import CONFIDENCE, GREY, NOVELTY, shown_values, to_choose
 from centroid_encoder.viewer.map.scene import Scene
 from centroid_encoder.viewer.panels.fields import Choice, column
 from centroid_encoder.viewer.session.draft import HELD_OUT, error_text, held_out_error
@@ -76,7 +70,6 @@ NO_DRAFT = "No live map yet.\n\nLabel at least three cells of each of two classe
 class MapPanel(QWidget):
     """All cells above the regions of their classes; held-out cells are rings.
 
-    `result` is the drawn result. It is None without a result and while a training is drawn.
     `regions_box` and `axes_box` choose what is drawn, and `starts` is a row for buttons that is
     shown without a table; the parent lays out the former and fills the latter.
     """
@@ -84,41 +77,35 @@ class MapPanel(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.canvas = MapCanvas()
+        self.canvas = MapCanvas(partial(_select, session), partial(_describe, session))
         self.axes_box = Choice("Components of the map", "The two components that are drawn")
         tip = (
             "Voronoi cell: the part of the map nearest to the center of a class. Decoder region: "
             "the part that the decoder of the model assigns to a class"
         )
-        choose = partial(_choose_regions, session)
-        self.regions_box = Choice("Regions of the map", tip, choose)
+        self.regions_box = Choice("Regions of the map", tip, lambda x: session.set(regions=x))
         self.regions_box.offer(REGIONS[:2], session.state.regions)
         self.axes_box.currentIndexChanged.connect(self._redraw)
         self.canvas.buttons["held-out"].toggled.connect(self._redraw)
+        self.canvas.buttons["lasso"].toggled.connect(lambda on: session.set(lasso=on))
         self._empty, self._hint, self.starts = QWidget(), QLabel(), QVBoxLayout()
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._hint.setWordWrap(True)
         self._start = QWidget()
         self._start.setLayout(self.starts)
-        middle = Qt.AlignmentFlag.AlignHCenter
         empty = column(self._empty, self._hint)
-        empty.addWidget(self._start, alignment=middle)
+        empty.addWidget(self._start, alignment=Qt.AlignmentFlag.AlignHCenter)
         empty.insertStretch(0)
         empty.addStretch()
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self.canvas)
         column(self, self._pages)
-        self.result: Result | None = None
-        self._limits: NDArray[np.floating] | None = None
-        """Limits of the last live frame."""
         self._computing = Latest(self)
         self.menu = QMenu(self)
         self.menu.aboutToShow.connect(self._offer_planes)
         self.canvas.buttons["map"].setMenu(self.menu)
         self.canvas.buttons["map"].setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.canvas.selection_made.connect(self._on_made)
-        self.canvas.cell_hovered.connect(self._on_hovered)
         session.show_in(self.show_state)
 
     def _draw_frame(self, run: Training, frame: Frame, label_key: str) -> None:
@@ -131,31 +118,38 @@ class MapPanel(QWidget):
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
-        flat = self._session.state.regions is not None and found.shape[1] <= 2
-        shapes = center_regions(centers, limits) if flat else []
-        adata, colors = self._session.adata, {}
+        regions, adata = self._session.state.regions, self._session.adata
+        flat = regions is not None and found.shape[1] <= 2
+        colors = {}
         if adata is not None and label_key in adata.obs:
             colors = label_colors(adata, label_key)
-        rows = self._rows(run.kept, run.held_out)
-        hollow = np.flatnonzero(run.held_out)
-        names = tuple(map(str, run.classes))
-        soft = self._session.state.regions == "voronoi"
-        parts = points, run.codes, rows, shapes, limits, names, places
-        scene = Scene(*parts, hollow=hollow, soft=soft)
+        scene = Scene(
+            points=points,
+            codes=run.codes,
+            rows=self._rows(run.kept, run.held_out),
+            shapes=center_regions(centers, limits) if flat else [],
+            limits=limits,
+            names=tuple(map(str, run.classes)),
+            centers=places,
+            hollow=np.flatnonzero(run.held_out),
+            soft=regions == "voronoi",
+            live=True,
+        )
         title = f"{run.train.sum():,} cells in training"
         self._show(scene, [colors.get(name, GREY) for name in run.classes], title, "")
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the last limits if the cells lie within them and fill at least half of them."""
-        before = self._limits
-        if before is not None:
-            inside = (limits[0] >= before[0]).all() and (limits[1] <= before[1]).all()
-            if inside and np.ptp(limits, axis=0).max() > 0.5 * np.ptp(before, axis=0).max():
-                return before
-            # Leave room for the next frames.
-            limits = limits.mean(axis=0) + 1.25 * (limits - limits.mean(axis=0))
-        self._limits = limits
-        return limits
+        before = self.canvas.map.scene
+        if not before.live:
+            return limits
+        (low, high), (least, most) = limits, before.limits
+        is_inside = (low >= least).all() and (high <= most).all()
+        if is_inside and (high - low).max() > 0.5 * (most - least).max():
+            return before.limits
+        # Leave room for the next frames.
+        middle: NDArray[np.floating] = limits.mean(axis=0)
+        return middle + 1.25 * (limits - middle)
 
     def show_state(self, before: State, now: State) -> None:
         """Draw another map, other colours, or another selection."""
@@ -170,30 +164,15 @@ class MapPanel(QWidget):
             if now.hidden != figure.hidden or values is not figure.values:
                 figure.values, figure.hidden = values, now.hidden
                 figure.update()
-        if now.group is not before.group:
+        if now.differs(before, "group"):
             figure.select(now.selected)
-
-    def _on_made(self, rows: NDArray[np.intp], mode: SelectionMode) -> None:
-        plane = self._plane_shown
-        name = "map" if plane is None else str(plane)
-        is_place = isinstance(plane, str) and plane.startswith("spatial")
-        how = f"{self.canvas.tool} in the {name}"
-        self._session.select(rows, mode, how=how, uses_features=not is_place)
-
-    @property
-    def _plane_shown(self) -> Plane | None:
-        """The plane that is drawn in place of a map: the chosen one, or one without a map."""
-        session, now = self._session, self._session.state
-        if now.plane is not None or now.adata is None or now.frame is not None:
-            return now.plane if now.frame is None else None
-        if now.drawn is not None or (now.labeling is None and (session.shown_codes >= 0).any()):
-            return None
-        return first_plane(now.adata)
+        if now.differs(before, "lasso"):
+            self.canvas.buttons["lasso"].setChecked(now.lasso)
 
     def _offer_planes(self) -> None:
         """Fill the menu with what can be drawn."""
         self.menu.clear()
-        session, shown = self._session, self._plane_shown
+        session, shown = self._session, plane_shown(self._session)
         if (adata := session.adata) is None:
             return
         planes: list[tuple[str, Plane | None]] = [("Centroid-Encoder map", None)]
@@ -216,22 +195,16 @@ class MapPanel(QWidget):
             chosen.append(name)
         self._session.set(plane=(chosen[0], chosen[1]))
 
-    def _on_hovered(self, row: int) -> None:
-        if self._session.catalog.check_cells():
-            self.canvas.show_tip("\n".join(describe(self._session, row, self.result)))
-
     def _redraw(self, _: object = None) -> None:
         """Draw the live frame, the live map or the map of the session, or a hint on what to do."""
         now = self._session.state
         result, adata = now.drawn, now.drawn_adata
-        self.result = None if now.frame is not None else result
-        plane = self._plane_shown
+        plane = plane_shown(self._session)
         if plane is not None and now.adata is not None and self._draw_plane(now.adata, plane):
             return
         if now.frame is not None:
             self._draw_frame(*now.frame)
         elif adata is None or result is None:
-            self._limits = None
             self.canvas.map.show(Scene(), [])
             hint = NO_MAP if now.labeling is None else NO_DRAFT
             self._hint.setText(NO_TABLE if adata is None else hint)
@@ -289,8 +262,6 @@ class MapPanel(QWidget):
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
         if is_draft:
             limits = self._steady(limits)
-        else:
-            self._limits = None
         # A class that was named after the training has no center: take the mean of its cells.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
@@ -300,12 +271,20 @@ class MapPanel(QWidget):
         shown = result.embedded
         if result.is_query:
             shown &= (result.split == QUERY).to_numpy()
-        shapes = class_regions(adata, result, now.regions, limits)
-        names = tuple(map(str, session.class_colors))
-        rows, hollow = self._rows(shown, held_out), np.flatnonzero(held_out)
-        bold = is_draft and now.labeling is not None
-        parts = points, codes, rows, shapes, limits, names, centers, behind, hollow
-        scene = Scene(*parts, soft=now.regions == "voronoi", bold=bold)
+        scene = Scene(
+            points=points,
+            codes=codes,
+            rows=self._rows(shown, held_out),
+            shapes=class_regions(adata, result, now.regions, limits),
+            limits=limits,
+            names=tuple(map(str, session.class_colors)),
+            centers=centers,
+            reference=behind,
+            hollow=np.flatnonzero(held_out),
+            soft=now.regions == "voronoi",
+            bold=is_draft and now.labeling is not None,
+            live=is_draft,
+        )
         title, tip = headline(result, now.regions, len(behind))
         labels = None if session.adata is None else session.adata.obs.get(result.label_key)
         if is_draft and labels is not None:
@@ -350,12 +329,31 @@ class MapPanel(QWidget):
         self.canvas.names_action.setChecked(figure.named)
 
 
-def _choose_regions(session: Session, regions: Regions | None) -> None:
-    session.set(regions=regions)
+def plane_shown(session: Session) -> Plane | None:
+    """Return the plane that is drawn in place of a map: the chosen one, or one without a map."""
+    now = session.state
+    if now.frame is not None or now.plane is not None or now.adata is None:
+        return None if now.frame is not None else now.plane
+    if now.drawn is not None or (now.labeling is None and (session.shown_codes >= 0).any()):
+        return None
+    return first_plane(now.adata)
 
 
 def _choose_plane(session: Session, plane: Plane | None) -> None:
     session.set(plane=plane)
+
+
+def _select(session: Session, rows: NDArray[np.intp], mode: SelectionMode, tool: str) -> None:
+    plane = plane_shown(session)
+    is_place = isinstance(plane, str) and plane.startswith("spatial")
+    how = f"{tool} in the {'map' if plane is None else plane}"
+    session.select(rows, mode, how=how, uses_features=not is_place)
+
+
+def _describe(session: Session, row: int) -> str:
+    """Describe a cell by the map that is drawn, unless other code has changed the cells."""
+    result = session.state.drawn if session.state.frame is None else None
+    return "\n".join(describe(session, row, result)) if session.catalog.check_cells() else ""
 
 
 def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tuple[str, str]:

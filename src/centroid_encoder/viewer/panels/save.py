@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from anndata import AnnData
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from napari.layers import Labels
 from napari.utils.notifications import show_error
@@ -27,7 +28,6 @@ from centroid_encoder.tables import UnwritableError, check_writable, colors_key,
 from centroid_encoder.tl._result import label_categories
 from centroid_encoder.viewer.data.ids import pixels
 from centroid_encoder.viewer.latest import Latest
-from centroid_encoder.viewer.panels.classes import save_counts
 from centroid_encoder.viewer.panels.fields import button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.session.provenance import as_python
@@ -38,6 +38,7 @@ from centroid_encoder.viewer.task import Task
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 COUNTS = "Counts (*.csv)"
 ID = "id in the image"
+SAVING = "Saving …"
 SUFFIX = re.compile(r"\*(\.\w+)")
 PAUSE = 300
 """Milliseconds after which it is looked whether another table can be saved."""
@@ -86,8 +87,7 @@ class SaveRow(QWidget):
             "the checks of its reliability"
         )
         text = "Numbers of cells by class and image as .csv …"
-        counts = partial(save_counts, session)
-        self.save_counts_action = action(text, "composition.csv", COUNTS, counts)
+        self.save_counts_action = action(text, "composition.csv", COUNTS, self.save_counts)
         text = "Classes and outlines as .geojson …"
         self.save_outlines_action = action(text, "cells.geojson", OUTLINES, self.save_outlines)
         menu.addSeparator()
@@ -184,18 +184,30 @@ class SaveRow(QWidget):
             self._write(lambda _: save_model(adata, key, path), f"Saved {path.name}.")
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
-        """Draw a figure of `pl` and write it."""
+        """Draw a figure of `pl`, and write it in a thread, which takes longer."""
         from centroid_encoder.viewer._save import save_figure
 
         session = self._session
-        with self._saying(f"Saved {path.name}."):
+        with self._saying(SAVING):
             regions = "soft" if session.state.regions == "voronoi" else session.state.regions
             drawn = plot(session.adata, key=session.state.key, regions=regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
-            try:
-                save_figure(figure, path)
-            finally:
-                plt.close(figure)
+            # Without its window, which belongs to this thread.
+            plt.close(figure)
+            FigureCanvasAgg(figure)
+            self._write(lambda _: save_figure(figure, path), f"Saved {path.name}.")
+
+    def save_counts(self, path: Path) -> None:
+        """Write the table of `tl.composition` in a thread."""
+        from centroid_encoder.viewer._save import save_frame
+
+        session = self._session
+        image_column, label_key = session.catalog.image_column, session.shown_labels
+        if (adata := session.adata) is None or image_column is None or label_key is None:
+            return
+        with self._saying(SAVING):
+            table = tl.composition(adata, image_column, label_key=label_key)
+            self._write(lambda _: save_frame(table, path), f"Saved {path.name}.")
 
     def save_outlines(self, path: Path) -> None:
         """Write the classes and outlines of the cells of a visible image in a thread.
@@ -276,7 +288,7 @@ class SaveRow(QWidget):
         table.unsaved &= path is None
         self._checking.drop()
         self.without_button.hide()
-        self.message.say("Saving …")
+        self.message.say(SAVING)
         written = Event()
 
         def work(_: object) -> None:

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from napari.components import ViewerModel
 from napari.layers import Image
 from qtpy.QtCore import QPointF, QRectF, QSize, Qt
-from qtpy.QtGui import (
-    QColor,
-    QHideEvent,
-    QIcon,
-    QImage,
-    QPainter,
-    QPen,
-    QPixmap,
-    QPolygonF,
-    QResizeEvent,
-    QShowEvent,
-)
+from qtpy.QtGui import QColor, QIcon, QImage, QPainter, QPen, QPixmap, QPolygonF, QResizeEvent
 from qtpy.QtWidgets import QListWidget
 
-from centroid_encoder.viewer.data.thumbnail import (
-    LOOKS,
-    Thumbnail,
-    layers_of_cell,
-    make_thumbnail,
-)
+from centroid_encoder.viewer.data.thumbnail import Thumbnail, layers_of_cell, make_thumbnail
 from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import State
 
 N_THUMBNAILS = 8
 SIDE, BAR = 48, 14
@@ -62,7 +47,8 @@ class Strip(QListWidget):
         self._session = session
         self._viewer = viewer
         self._n = n
-        self._rows: list[int] = []
+        self.rows: list[int] = []
+        """Rows of the cells whose pictures are shown."""
         self._current = -1
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
@@ -76,18 +62,14 @@ class Strip(QListWidget):
         for scroll in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
             scroll(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFixedHeight(SIDE + BAR + 6)
+        session.show_in(self.show_state)
 
-    def showEvent(self, event: QShowEvent) -> None:
-        """Follow the images while the strip is shown."""
-        super().showEvent(event)
-        self._viewer.layers.events.connect(self._on_layers)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        """Ignore the images, and read the pictures again when the strip is shown."""
-        super().hideEvent(event)
-        self._viewer.layers.events.disconnect(self._on_layers)
-        self._reading.drop()
-        self._rows = []
+    def show_state(self, before: State, now: State) -> None:
+        """Read the pictures again if images look otherwise; a hidden strip does so when shown."""
+        if now.differs(before, "cells") or not self.isVisible():
+            self.rows = []
+        elif self.rows and now.differs(before, "links", "looks"):
+            self._read()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Show smaller pictures in a narrow dock."""
@@ -112,24 +94,20 @@ class Strip(QListWidget):
             item = self.item(i)
             item.setToolTip(f"{caption.text}\n{tip}")
             item.setData(Qt.ItemDataRole.AccessibleTextRole, caption.text)
-        if rows != self._rows:
-            self._rows, self.pictures = rows, [None] * len(rows)
-            self.read()
+        if rows != self.rows:
+            self.rows, self.pictures = rows, [None] * len(rows)
+            self._read()
         self._draw()
 
-    def read(self) -> None:
-        """Read the pictures again, in a thread."""
-        side = SHARP * SIDE
-        jobs = [picture_job(self._session, self._viewer, row, side) for row in self._rows]
+    def _read(self) -> None:
+        """Read the pictures in a thread."""
+        n = SHARP * SIDE
+        jobs = [picture_job(self._session, self._viewer, row, n) for row in self.rows]
         self._reading.request(partial(_read, jobs), self._on_read)
 
     def _on_read(self, pictures: list[Thumbnail | None], _: Exception | None) -> None:
         self.pictures = pictures
         self._draw()
-
-    def _on_layers(self, event: Any) -> None:
-        if isinstance(event.sources[0], Image) and event.type in LOOKS:
-            self.read()
 
     def _draw(self) -> None:
         step = self.viewport().width() // self._n

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from napari.components import ViewerModel
-from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt
-from qtpy.QtGui import QColor, QHideEvent, QPainter, QPaintEvent, QShowEvent
+from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from centroid_encoder.tl._result import Result
-from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail
+from centroid_encoder.viewer.data.thumbnail import Thumbnail
 from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.strip import draw_picture, picture_job
@@ -30,8 +29,6 @@ HEIGHT, LINE = 85, 17
 N_FEATURES = 4
 PAUSE = 100
 """Milliseconds without a change of the layers after which the picture is drawn again."""
-LISTS = ("inserted", "removed", "reordered")
-"""Events of the list of layers after which the picture may be another one."""
 
 
 class WhyPanel(QWidget):
@@ -62,20 +59,12 @@ class WhyPanel(QWidget):
             self._features = None
         if now.mode != self._mode:
             return
-        if now.differs(before, "group", "links", "mode") or now.drawn is not before.drawn:
+        if now.differs(before, "group", "links", "mode", "drawn"):
             self._on_cell()
+        elif now.differs(before, "looks"):
+            self._read_pixels()
         elif now.differs(before, "labels"):
             self.update()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        """Draw the picture again whenever layers change."""
-        super().showEvent(event)
-        self._viewer.layers.events.connect(self._on_layers)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        """Ignore the layers."""
-        super().hideEvent(event)
-        self._viewer.layers.events.disconnect(self._on_layers)
 
     @property
     def _row(self) -> int | None:
@@ -89,12 +78,6 @@ class WhyPanel(QWidget):
         self._read_pixels()
         self._read_features()
         self._show()
-
-    def _on_layers(self, event: Any) -> None:
-        # Each selection adds or removes Labels layers that the widget draws.
-        of_labels = isinstance(getattr(event, "value", None), Labels)
-        if event.type in LOOKS or (event.type in LISTS and not of_labels):
-            self._read_pixels()
 
     @property
     def is_due(self) -> bool:

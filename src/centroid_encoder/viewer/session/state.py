@@ -24,6 +24,8 @@ Kind = Literal["info", "warning", "error"]
 Mode = Literal["Explore", "Label", "Review", "New data"]
 LABEL = "label"
 """Cells are coloured by their labels."""
+CONTENT = ("cells", "columns", "result", "draft", "check", "labels", "label_key", "labeling")
+"""The parts of a state that come from the table, or decide which of its labels are shown."""
 
 
 class Version:
@@ -45,6 +47,8 @@ class State:
     """The tables and layers to choose from."""
     links: Version = field(default_factory=Version)
     """The joins of the table with layers."""
+    looks: Version = field(default_factory=Version)
+    """The images that are shown, and their looks."""
     columns: Version = field(default_factory=Version)
     """The columns of the table."""
     labels: Version = field(default_factory=Version)
@@ -84,6 +88,8 @@ class State:
     """The classes of these cells if they were selected by class."""
     zoomed: Group | None = None
     """The selected cells to which the camera is to move."""
+    lasso: bool = False
+    """Whether the user draws around cells in the image."""
     mode: Mode = "Explore"
     """The card below the map."""
     message: tuple[str | Exception, Kind] = "", "info"
