@@ -121,18 +121,13 @@ class CentroidEncoderWidget(QWidget):
         self.save_row = SaveRow(self.session)
         self.training_panel = TrainingPanel(self.session)
         self.form = self.training_panel.form
-        self.form.shown_wanted.connect(self.data.show)
         self.message = self.training_panel.message
-        self.label = LabelPanel(self.session, self.form, self.viewer)
+        self.queue = QueuePanel(self.session, self.form, self.viewer, self.cells.show_column)
+        self.label = LabelPanel(self.session, self.form, self.viewer, self.queue)
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
-        keys, applied = self.label.keys, self.cells.show_column
-        self.queue = QueuePanel(self.session, self.form, self.viewer, keys, applied)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
         self.misplaced.train_button.clicked.connect(self._on_train_corrected)
-        self.label.names.addWidget(self.queue.suggest_button)
-        self.setTabOrder(self.label.name_line, self.queue.suggest_button)
-        self.label.below.insertWidget(1, self.queue)
         self.notes, self.cards = QWidget(), _Scrolled()
         self.log = QPlainTextEdit(self)
         """All messages, in a window of its own."""
@@ -164,7 +159,7 @@ class CentroidEncoderWidget(QWidget):
         tables, others = dropped(event)
         for path in others:
             self.viewer.open(path)
-        self.data.opening.read(*tables)
+        self.data.read(*tables)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -235,7 +230,8 @@ class CentroidEncoderWidget(QWidget):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
         self.catalog.open(adata, name)
-        self.form.set_adata(adata, label_key)
+        if label_key is not None:
+            self.session.choose_labels(label_key)
         if layer is not None:
             self.catalog.choose_layer(layer)
         if instance_key is not None:
@@ -261,7 +257,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_train_corrected(self) -> None:
         """Train on the column with the corrections of the chosen labels."""
-        self.form.set_adata(self.session.adata, self.session.corrected(self.session.label_key))
+        self.session.choose_labels(self.session.corrected(self.session.label_key))
         self.train()
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
         data.measure_action.trigger()
         data._dialog.accept()
     elif what == "read":
-        data.opening.read(path, path)
+        data.read(path, path)
     else:
         trainer, panel = widget.training_panel, widget.new_data
         acts = {"train": trainer.train_button.click, "check": trainer.check_action.trigger}

@@ -11,7 +11,15 @@ from weakref import WeakKeyDictionary
 from napari.layers import Labels
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
-from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
+from qtpy.QtWidgets import (
+    QFileDialog,
+    QLabel,
+    QMenu,
+    QMessageBox,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from centroid_encoder.tables import is_table
 from centroid_encoder.viewer.data.catalog import Catalog
@@ -38,7 +46,7 @@ from centroid_encoder.viewer.panels.fields import (
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
-from centroid_encoder.viewer.panels.progress import Opening, TaskRow
+from centroid_encoder.viewer.panels.progress import TaskRow, ask_table, read_tables
 from centroid_encoder.viewer.task import Task, run_job
 
 if TYPE_CHECKING:
@@ -65,20 +73,19 @@ class DataPanel(QWidget):
         self._checks: WeakKeyDictionary[Labels, Latest] = WeakKeyDictionary()
         self._refresh = delayed(self, 0, catalog.refresh)
 
-        self.opening = Opening(catalog.open, self._on_failed)
+        self.opening, self.measuring = TaskRow(), TaskRow()
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         self.menu = QMenu(self)
         self.menu.setToolTipsVisible(True)
-        self.open_action = self.menu.addAction("Open table …", self.opening.ask)
-        self.menu.addAction("Open .zarr folder …", self.opening.ask_folder)
+        self.open_action = self.menu.addAction("Open table …", lambda: self.read(*ask_table(self)))
+        self.menu.addAction("Open .zarr folder …", self._ask_folder)
         self.measure_action = self.menu.addAction("Measure cells …", self._ask_layers)
         self.measure_action.setToolTip("Make a table of the cells of Labels and Image layers")
         self.close_action = self.menu.addAction("Close table", self._on_close)
         self.menu.addSeparator()
         tip = "Show or hide how the table and the layers belong together, the classes and features"
         self.menu.addAction("Cells, classes and features …", self.toggle).setToolTip(tip)
-        self.measuring = TaskRow()
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
@@ -131,6 +138,17 @@ class DataPanel(QWidget):
         self.measuring.cancel()
         if self._dialog is not None:
             self._dialog.reject()
+
+    def read(self, *paths: Path) -> None:
+        """Read tables in a thread, and choose each."""
+        opened, failed = self.catalog.open, self._on_failed
+        read_tables(self.opening, *paths, opened=opened, failed=failed)
+
+    def _ask_folder(self) -> None:
+        """Let the user choose a zarr store, and read it."""
+        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
+        if name:
+            self.read(Path(name))
 
     def measure(self, plan: Measurement) -> None:
         """Measure cells in a thread, and add their table."""

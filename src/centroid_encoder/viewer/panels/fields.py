@@ -83,11 +83,13 @@ class Form(QWidget):
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Set the focus to the field of a parameter, if there is one, and show its window."""
+        """Set the focus to the field of a parameter, if there is one, and show what it is in."""
         name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
-            field = self.fields[name].native
-            field.window().show()
+            field = part = self.fields[name].native
+            while not part.isWindow():
+                part = part.parentWidget()
+                part.show()
             field.setFocus()
 
 

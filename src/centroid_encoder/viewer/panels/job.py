@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 N_CURES = 2
 MAX_LEFT_OUT = 0.05
 """Largest share of cells with missing values that are left out unasked."""
+GROUPS = re.compile(r": pass group_key=(['\"])(.+)\1$")
+"""Advice of a warning to hold out whole groups."""
 
 
 class JobPanel(QWidget):
@@ -49,7 +52,7 @@ class JobPanel(QWidget):
         self.form = form
         self.table: Table | None = None
         self.call: Call | None = None
-        self.progress = TaskRow()
+        self.progress = TaskRow(self._on_cancelled)
         self.message = Message()
         self.cures = QWidget()
         """Buttons that do what the message advises."""
@@ -59,7 +62,6 @@ class JobPanel(QWidget):
         self.cures.setLayout(side_by_side(*self._buttons))
         self.cures.hide()
         form.setting_changed.connect(self._on_setting)
-        self.progress.cancelled.connect(self._on_cancelled)
 
     def show_state(self, before: State, now: State) -> None:
         """Enable the buttons for another table."""
@@ -71,6 +73,56 @@ class JobPanel(QWidget):
         """The running task, or None."""
         return self.progress.task
 
+    def enable(self) -> None:
+        """Enable the buttons that can be used now."""
+
+    def begin(
+        self,
+        table: Table,
+        call: Call,
+        make: Callable[[], Job],
+        name: str,
+        again: Callable[..., object],
+        *,
+        written: Callable[[], object] = lambda: None,
+        missed: str = "",
+    ) -> None:
+        """Make a job and run it in a thread; see `read_and_check`.
+
+        `again` starts it with other arguments. `written` is called after results were written into
+        the table. `missed` is a sentence on what is missing after an error, if that is no error.
+        """
+        self.message.say("")
+        self.offer_cures({})
+        self.session.set(running=call)
+        self.table, self.call = table, call
+
+        def begun(task: Task) -> None:
+            task.begun.connect(lambda job: self.say_notices(job.notices, again))
+            task.framed.connect(partial(self._on_framed, task, table, call))
+
+        def ended(job: Job, error: Exception | None) -> None:
+            try:
+                with self.session.changing():
+                    self._end()
+                    if error is None:
+                        self.session.write(job, table, call)
+            except Exception as failure:  # Show a sentence instead of a traceback.
+                self.session.read()
+                error = failure
+            if error is not None:
+                self._on_failed(error, again, missed)
+                return
+            # The card of Review shows the doubts of a check.
+            doubts = getattr(job, "doubts", [])
+            if notices := [notice for notice in job.notices if notice not in doubts]:
+                self.say_notices(notices, again)
+            written()
+
+        work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
+        self.progress.begin(work, name, ended, begun=begun, stoppable=stoppable)
+        self.enable()
+
     def say_error(self, error: Exception) -> None:
         """Show an error, and set the focus to the field of the wrong parameter."""
         if (parameter := getattr(error, "parameter", None)) is not None:
@@ -78,89 +130,57 @@ class JobPanel(QWidget):
         self.message.say(error, "error")
         show_error(self.message.text())
 
-    def begin(self, table: Table, call: Call, make: Callable[[], Job], name: str) -> None:
-        """Make a job and run it in a thread; see `read_and_check`."""
-        self.message.say("")
-        self.offer_cures({})
-        self.session.set(running=call)
-        self.table, self.call = table, call
-        work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
-        ended = partial(self._on_end, table, call)
-        task = self.progress.begin(work, name, ended, stoppable=stoppable)
-        task.begun.connect(self._on_begun)
-        task.framed.connect(partial(self._on_framed, task, table, call))
-        self.enable()
+    def say_notices(self, notices: Sequence[str], again: Callable[..., object]) -> None:
+        """Show what is most important in the warnings of a job, and all of them in the tooltip.
 
-    def say_notices(self, notices: Sequence[str]) -> None:
-        """Show what is most important in the warnings of a job, and all of them in the tooltip."""
+        A button starts the job again with whole groups held out, if a warning advises it.
+        """
         full = " ".join(map(sentence, notices))
         self.message.say(" ".join(map(gist, notices)), "warning", full)
+        offered = getattr(self.form.fields.get("group_key"), "choices", ())
+        names = [found[2] for found in map(GROUPS.search, notices) if found]
+        cures = {f"Hold out whole {x}s": {"group_key": x} for x in names if x in offered}
+        self.offer_cures(cures, again)
 
-    def offer_cures(self, cures: Mapping[str, Callable[[], object]]) -> None:
-        """Show a button for each cure, in place of those before."""
-        self._acts = list(cures.values())[:N_CURES]
+    def offer_cures(
+        self,
+        cures: Mapping[str, Mapping[str, object]],
+        again: Callable[..., object] = lambda: None,
+    ) -> None:
+        """Show buttons that start a job again with other arguments, in place of those before."""
+        self._acts = [partial(self._run_again, again, how) for how in cures.values()]
         for one, text in zip(self._buttons, [*cures, *[""] * N_CURES], strict=False):
             one.setText(text)
             one.setVisible(bool(text))
         self.cures.setVisible(bool(cures))
 
-    def run(self, **arguments: object) -> None:
-        """Start the job with the settings of the form, and arguments that have no field there."""
-
-    def set_and_run(self, **arguments: object) -> None:
-        """Give fields other values, and start the job with them."""
-        for name in arguments.keys() & self.form.fields.keys():
-            self.form.fields[name].value = arguments.pop(name)
-        self.run(**arguments)
-
     def _cure(self, i: int) -> None:
         self._acts[i]()
 
-    def enable(self) -> None:
-        """Enable the buttons that can be used now."""
-
-    def written(self, table: Table, call: Call) -> None:
-        """Do what follows after results were written into their table."""
+    def _run_again(self, again: Callable[..., object], how: Mapping[str, object]) -> None:
+        """Give fields other values, and start a job with the arguments that have no field."""
+        for name in how.keys() & self.form.fields.keys():
+            self.form.fields[name].value = how[name]
+        again(**{name: value for name, value in how.items() if name not in self.form.fields})
 
     def _on_setting(self) -> None:
         # Remove the error message, since it may not hold for the new value.
         if self.message.kind == "error":
             self.message.say("")
 
-    def _on_begun(self, job: Job) -> None:
-        self.say_notices(job.notices)
-
     def _on_framed(self, task: Task, table: Table, call: Call, frame: Frame) -> None:
         # The cells of a frame are those at the start of the training.
         if table is self.session.table and table.adata.obs_names.equals(task.job.obs_names):
             self.session.show_frame(task.job, frame, call.label_key)
 
-    def _on_end(self, table: Table, call: Call, job: Job, failure: Exception | None) -> None:
-        if failure is not None:
-            self._on_failed(failure)
-            return
-        self.table = self.call = None
-        self.enable()
-        self.session.set(running=None)
-        try:
-            self.session.write(job, table, call)
-        except Exception as error:  # Show a sentence instead of a traceback.
-            self.session.read()
-            self.say_error(error)
-            return
-        # The card of Review shows the doubts of a check.
-        notices = [notice for notice in job.notices if notice not in getattr(job, "doubts", [])]
-        if notices:
-            self.say_notices(notices)
-        self.written(table, call)
-
-    def _on_failed(self, error: Exception) -> None:
-        self._end()
+    def _on_failed(self, error: Exception, again: Callable[..., object], missed: str) -> None:
         if isinstance(error, StoppedTooEarly):
             self.message.say("Stopped before the first epoch had ended; nothing has changed.")
+        elif missed:
+            self.message.say(f"{missed} {sentence(error)}", "warning")
         elif cures := self.cures_of.get(getattr(error, "parameter", None) or ""):
             self.message.say(error, "error")
-            self.offer_cures({x: partial(self.set_and_run, **how) for x, how in cures.items()})
+            self.offer_cures(cures, again)
         else:
             self.say_error(error)
 
@@ -169,9 +189,8 @@ class JobPanel(QWidget):
         self.message.say("Cancelled; nothing has changed.")
 
     def _end(self) -> None:
-        """Forget the job."""
+        """Forget the job and its frames."""
         self.table = self.call = None
-        # The training has ended without another map.
         self.session.set(frame=None, running=None)
         self.enable()
 

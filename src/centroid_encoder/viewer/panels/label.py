@@ -15,6 +15,7 @@ from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import ask_name
 from centroid_encoder.viewer.session.draft import is_trainable
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
@@ -32,66 +33,56 @@ NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling.
+    `keys` binds the keys, `live` trains the live map, and `queue` suggests cells.
     """
 
-    def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
+    def __init__(
+        self, session: Session, form: TrainingForm, viewer: ViewerModel, queue: QueuePanel
+    ) -> None:
         super().__init__()
         self._session = session
-        self.keys = Keys(viewer, self, self.label)
-        self.live = LiveMap(session, form, self)
-        self.column_line = QLineEdit()
+        acts = {"undo": session.undo, "redo": session.redo}
+        acts |= {"accept": queue.accept, "skip": queue.skip, "unlabel": partial(self.label, "")}
+        self.keys = Keys(viewer, self, self.label, **acts)
+        self.live = LiveMap(session, form, self._on_failed, self)
+        self.column_line, self.name_line = QLineEdit(), QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
-        self.column_line.setToolTip(
-            "Column for the labels: a new name, or a column that was labelled here before"
-        )
+        tip = "Column for the labels: a new name, or a column that was labelled here before"
+        self.column_line.setToolTip(tip)
+        self.name_line.setPlaceholderText("new class, then Enter")
+        self.name_line.setAccessibleName("New class")
+        self.name_line.returnPressed.connect(self.add_class)
         self.start_button = button("Start labelling", "", self.toggle)
         # A `Message` would keep the height that it needs before the page has its width.
         self.how = QLabel(HOW)
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.lost_text = Message()
+        self.count_text = Message(wraps=False)
+        self.keys_text, self.live_text, self.lost_text = Message(), Message(), Message()
+        # A line does not end between a key and its meaning.
+        fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
+        self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
         restore = partial(session.change_labels, Labeling.restore)
-        discard = partial(session.change_labels, Labeling.discard)
         self.restore_button = button("Restore", "Restore these labels, in one step", restore)
+        tip = "Delete these labels from the user data folder"
         self.discard_button = button(
-            "Discard", "Delete these labels from the user data folder", discard
+            "Discard", tip, partial(session.change_labels, Labeling.discard)
         )
-        self._lost = QWidget()
-        self._lost.setLayout(
-            side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
-        )
-        self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("new class, then Enter")
-        self.name_line.setAccessibleName("New class")
-        self.name_line.returnPressed.connect(self.add_class)
+        self._lost, self._naming, self._body = QWidget(), QWidget(), QWidget()
+        lost = (self.lost_text, 1), self.restore_button, self.discard_button
+        self._lost.setLayout(side_by_side(*lost))
+        self._naming.setLayout(side_by_side((self.name_line, 1), queue.suggest_button))
+        column(self._body, self._lost, queue, self.keys_text, self.live_text)
+        self._column_label = QLabel("Column")
+        start = self._column_label, (self.column_line, 1)
+        top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
+        column(self, top, self.how, self._body)
         self.import_action = QAction("Import labels …", self)
         self.import_action.setToolTip("Read labels from a CSV with the columns cell and label")
         self.import_action.triggered.connect(self._ask_import)
         self.export_action = QAction("Labels given by hand as .csv …", self)
         self.export_action.triggered.connect(self._ask_export)
-        self.count_text = Message(wraps=False)
-        self.keys_text, self.live_text = Message(), Message()
-        # A line does not end between a key and its meaning.
-        fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
-        self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
-        self.body, self._naming = QWidget(), QWidget()
-        self.names = side_by_side((self.name_line, 1))
-        """The line for a new class; more buttons can be added."""
-        self._naming.setLayout(self.names)
-        self.below = column(self.body, self._lost, self.keys_text, self.live_text)
-        """Texts that are shown during a labelling; more parts can be inserted."""
-        self._column_label = QLabel("Column")
-        start = self._column_label, (self.column_line, 1)
-        top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
-        column(self, top, self.how, self.body)
-        self.keys.acts |= {
-            "unlabel": partial(self.label, ""),
-            "undo": session.undo,
-            "redo": session.redo,
-        }
         session.show_in(self.show_state)
-        self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
 
@@ -157,7 +148,7 @@ class LabelPanel(QWidget):
         labeling = self._session.state.labeling
         is_on = labeling is not None
         while_off = self._column_label, self.column_line, self.how
-        while_on = self.body, self._naming, self.count_text
+        while_on = self._body, self._naming, self.count_text
         for part in (*while_off, *while_on):
             part.setVisible((part in while_on) == is_on)
         self.export_action.setVisible(is_on)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from anndata import AnnData
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import QObject
 
 from centroid_encoder.viewer.panels.fields import delayed
 from centroid_encoder.viewer.panels.form import TrainingForm
@@ -27,16 +28,19 @@ class LiveMap(QObject):
 
     While one labels by hand, it is trained whenever labels have changed; else, if the table has no
     map, when other labels were chosen. `form` has the features to learn from. `task` is the
-    training that runs, or None; it is dropped when labels change again.
+    training that runs, or None; it is dropped when labels change again. `failed` is called with the
+    exception that ended a training of labels by hand.
     """
 
-    failed = Signal(object)
-    """The exception that ended a training."""
-
-    def __init__(self, session: Session, form: TrainingForm, parent: QObject) -> None:
+    def __init__(
+        self,
+        session: Session,
+        form: TrainingForm,
+        failed: Callable[[Exception], object],
+        parent: QObject,
+    ) -> None:
         super().__init__(parent)
-        self._session = session
-        self._form = form
+        self._session, self._form, self._failed = session, form, failed
         self.task: Task | None = None
         self._learned: object = None
         """What the draft has learned, or is about to learn."""
@@ -101,8 +105,6 @@ class LiveMap(QObject):
         self.task = None
         if error is None:
             job.write(draft)
-            self._session.show_draft(draft)
-            return
-        self._session.show_draft(None)
-        if self._session.state.labeling is not None:
-            self.failed.emit(error)
+        self._session.show_draft(draft if error is None else None)
+        if error is not None and self._session.state.labeling is not None:
+            self._failed(error)

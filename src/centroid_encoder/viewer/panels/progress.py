@@ -1,4 +1,4 @@
-"""Show the progress of one task, with buttons that end it early."""
+"""Run tasks one after another, and show their progress, with buttons that end them early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
-from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder.core.reports import Report
@@ -26,16 +25,18 @@ TABLES = f"Tables of cells (*.h5ad *{PARQUET} {' '.join(f'*{x} *{x}.gz' for x in
 
 
 class TaskRow(QWidget):
-    """Runs `task` and shows its progress, Stop and Cancel; hidden while `task` is None."""
+    """Runs `task` and shows its progress, Stop and Cancel; hidden while `task` is None.
 
-    cancelled = Signal()
-    """The user cancelled the task."""
+    `cancelled` is called when the user cancels the task.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, cancelled: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self.task: Task | None = None
+        self._cancelled = cancelled
+        self._waiting: list[Callable[[], None]] = []
         self._name = ""
-        self._first: tuple[float, int] | None = None
+        self._first = 0.0, 0
         self._bar = QProgressBar()
         self._stop = button("Stop", "End the training now and keep the best map so far", self.stop)
         self._cancel = button("Cancel", "End it now; nothing is changed", self.cancel)
@@ -47,28 +48,32 @@ class TaskRow(QWidget):
         self,
         work: Callable[[Steps], Any],
         name: str,
-        ended: Callable[[Any, Exception | None], None],
+        ended: Callable[[Any, Exception | None], object],
         *,
+        begun: Callable[[Task], object] = lambda _: None,
         stoppable: bool = False,
         daemon: bool = False,
-    ) -> Task:
-        """Start a `Task` in place of the running one; a `stoppable` one is a training."""
+    ) -> None:
+        """Run a `Task` after those before; `begun` gets it. A `stoppable` one is a training."""
 
         def on_end(result: Any, error: Exception | None) -> None:
-            self._end()
+            self._next()
             ended(result, error)
 
-        TaskRow.cancel(self)
-        self.task = Task(work, on_end, self, live=stoppable, daemon=daemon)
-        self.task.reported.connect(self._on_reported)
-        self._name, self._first = name, None
-        self._stop.setVisible(stoppable)
-        self._stop.setEnabled(stoppable)
-        self._stop.setText("Stop")
-        self._bar.setRange(0, 0)
-        self._text.say(name)
-        self.show()
-        return self.task
+        def start() -> None:
+            self.task = task = Task(work, on_end, self, live=stoppable, daemon=daemon)
+            task.reported.connect(self._on_reported)
+            self._name, self._first = name, (0.0, 0)
+            self._stop.setVisible(stoppable)
+            self._stop.setEnabled(stoppable)
+            self._stop.setText("Stop")
+            self._bar.setRange(0, 0)
+            self._text.say(name)
+            begun(task)
+
+        self._waiting.append(start)
+        if self.task is None:
+            self._next()
 
     def stop(self) -> None:
         """End a training and keep its best state; do nothing for other tasks."""
@@ -78,11 +83,19 @@ class TaskRow(QWidget):
             self.task.stop()
 
     def cancel(self) -> None:
-        """End the task without a result; its thread ends after the current step."""
+        """End the task without a result, and run no other; a thread ends after its step."""
+        self._waiting.clear()
         if self.task is not None:
             self.task.cancel()
-            self._end()
-            self.cancelled.emit()
+            self._next()
+            self._cancelled()
+
+    def _next(self) -> None:
+        """Run the task that waits, if there is one."""
+        self.task = None
+        if self._waiting:
+            self._waiting.pop(0)()
+        self.setVisible(self.task is not None)
 
     def _on_reported(self, step: Report | Progress) -> None:
         if isinstance(step, Report):
@@ -100,70 +113,42 @@ class TaskRow(QWidget):
 
     def _time_left(self, done: int, total: int) -> str:
         """Return the time that is left, measured since the first step."""
-        now = time.perf_counter()
-        if self._first is None or done <= self._first[1]:
+        now, (since, first) = time.perf_counter(), self._first
+        if not since or done <= first:
             self._first = now, done
             return ""
-        since, first = self._first
         seconds = (now - since) / (done - first) * (total - done)
         return f", {seconds:.0f} s left" if seconds < 100 else f", {seconds / 60:.0f} min left"
 
-    def _end(self) -> None:
-        self.task = None
-        self.hide()
 
-
-class Opening(TaskRow):
-    """Reads tables one after another.
+def read_tables(
+    row: TaskRow,
+    *paths: Path,
+    opened: Callable[..., object],
+    failed: Callable[[Exception], object],
+) -> None:
+    """Read tables in a row.
 
     `opened` is called with each AnnData, its name and ``path=``, `failed` with the exception that
     ended a reading.
     """
+    from centroid_encoder.viewer.data.reader import read_table
 
-    def __init__(
-        self, opened: Callable[..., object], failed: Callable[[Exception], object]
-    ) -> None:
-        super().__init__()
-        self._opened, self._failed = opened, failed
-        self._waiting: list[Path] = []
-
-    def ask(self) -> None:
-        """Let the user choose a file, and read it."""
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
-        if name:
-            self.read(Path(name))
-
-    def ask_folder(self) -> None:
-        """Let the user choose a zarr store, and read it."""
-        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
-        if name:
-            self.read(Path(name))
-
-    def read(self, *paths: Path) -> None:
-        """Read files after those that are waiting."""
-        self._waiting += paths
-        if self.task is None:
-            self._next()
-
-    def cancel(self) -> None:
-        """Stop reading, and forget the waiting files."""
-        self._waiting.clear()
-        super().cancel()
-
-    def _next(self) -> None:
-        from centroid_encoder.viewer.data.reader import read_table
-
-        if self._waiting:
-            path = self._waiting.pop(0)
-            ended = partial(self._on_read, path)
-            self.begin(lambda _: read_table(path), f"Reading {path.name}", ended, daemon=True)
-
-    def _on_read(self, path: Path, found: Any, error: Exception | None) -> None:
-        self._next()
+    def on_end(path: Path, found: Any, error: Exception | None) -> None:
         if error is not None:
-            self._failed(error)
+            failed(error)
             return
         adata, notice = found
         if notice:
             show_warning(notice)
-        self._opened(adata, path.name, path=path)
+        opened(adata, path.name, path=path)
+
+    for path in paths:
+        work, ended = lambda _, path=path: read_table(path), partial(on_end, path)
+        row.begin(work, f"Reading {path.name}", ended, daemon=True)
+
+
+def ask_table(parent: QWidget) -> list[Path]:
+    """Let the user choose the file of a table; return nothing if there is none."""
+    name, _ = QFileDialog.getOpenFileName(parent, "Open a table", "", TABLES)
+    return [Path(name)] if name else []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from napari.components import ViewerModel
-from qtpy.QtCore import QModelIndex
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 
 from centroid_encoder.tables import obs_key
@@ -14,7 +13,6 @@ from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
-from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
@@ -47,19 +45,14 @@ class QueuePanel(QWidget):
         session: Session,
         form: TrainingForm,
         viewer: ViewerModel,
-        keys: Keys,
         applied: Callable[[str], object],
     ) -> None:
         super().__init__()
-        self._session = session
-        self._form = form
-        self._applied = applied
+        self._session, self._form, self._applied = session, form, applied
         self.queue = Queue()
         self._row = -1
         """Row of the cell that was shown last; −1 for none."""
         self._searching = Latest(self)
-        self._warned = ""
-        """The doubts that the user has read."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
         self.strip = Strip(session, viewer)
@@ -80,8 +73,7 @@ class QueuePanel(QWidget):
         row = side_by_side(self.apply_button, *least)
         row.addStretch()
         column(self, self.text, self.strip, row)
-        keys.acts |= {"accept": self.accept, "skip": self.skip}
-        self.strip.clicked.connect(self._on_picture)
+        self.strip.clicked.connect(lambda index: self.go_to(index.row()))
         session.show_in(self.show_state)
 
     @property
@@ -134,14 +126,10 @@ class QueuePanel(QWidget):
         self.queue = self.queue.begin_with(self._open[place], self._codes)
         self._follow()
 
-    def _on_picture(self, index: QModelIndex) -> None:
-        self.go_to(index.row())
-
     def apply(self) -> None:
         """Write the labels of the live map into a column; first say which classes are doubtful."""
         warning = weak_classes(self._session)
-        if warning and warning != self._warned:
-            self._warned = warning
+        if warning and warning != self._session.state.message[0]:
             self._session.say(warning, "warning")
             return
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,6 @@ from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
-from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.roles import RolesDialog
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
 from centroid_encoder.viewer.session.session import Session
@@ -59,7 +57,7 @@ class TrainingPanel(JobPanel):
         parts = self.of_map, self.form.advanced, QLabel("For New data"), self.of_new_data
         page(self.settings, *parts)
         column(self, self.form)
-        self.form.label_key_changed.connect(session.choose_labels)
+        self.form.label_key.changed.connect(session.choose_labels)
         session.show_in(self.show_state)
         self.enable()
 
@@ -68,7 +66,8 @@ class TrainingPanel(JobPanel):
         super().show_state(before, now)
         if now.differs(before, "message"):
             self._on_said(*now.message)
-        if now.differs(before, "columns", "cells"):
+        is_other = now.label_key != self.form.label_key.value
+        if is_other or now.differs(before, "columns", "cells"):
             self._on_columns()
         if now.differs(before, "label_key", "result", "draft", "labeling", "columns", "cells"):
             # Other labels would not be those that one gives by hand.
@@ -80,7 +79,7 @@ class TrainingPanel(JobPanel):
         """Whether the running job is a check."""
         return self.call is not None and self.call.function == "cross_validate"
 
-    def run(self, **_: object) -> None:
+    def run(self) -> None:
         """Start a training on the chosen table with the settings of the form."""
         self._begin("centroid_encoder")
 
@@ -100,20 +99,6 @@ class TrainingPanel(JobPanel):
         for one in (self.train_button, self.check_action, self.columns_action):
             one.setEnabled(self.session.table is not None and self.task is None)
 
-    def written(self, table: Table, call: Call) -> None:
-        """After a check of several images, start a second one with whole images held out."""
-        images = self.session.catalog.image_column if table is self.session.table else None
-        if call.function != "cross_validate" or images is None or images == call.label_key:
-            return
-        if "group_key" in call.parameters or table.adata.obs[images].nunique() < 2:
-            return
-        own = ("n_folds", "n_permutations")
-        parameters = {k: v for k, v in call.parameters.items() if k not in own}
-        parameters |= {"group_key": images, "key_added": by_image(call.key)}
-        call = Call("cross_validate", call.label_key, parameters)
-        make = partial(training_job, table, call)
-        self.begin(table, call, make, f"{table.name}, {images} held out")
-
     def _begin(self, function: Function) -> None:
         if self.task is not None:
             return
@@ -125,18 +110,25 @@ class TrainingPanel(JobPanel):
         if self.session.state.key != "ce":
             chosen["key_added"] = self.session.state.key
         call = Call(function, label_key, chosen)
-        self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
+        make, again = partial(training_job, table, call), partial(self._begin, function)
+        written = partial(self._check_images, table, call)
+        self.begin(table, call, make, f"{table.name}, {label_key}", again, written=written)
 
-    def say_notices(self, notices: Sequence[str]) -> None:
-        """Show warnings of a job, and offer to hold out whole groups if one advises it."""
-        cures, texts = {}, []
-        for notice in notices:
-            text, _, column = notice.partition(": pass group_key=")
-            if column and (name := column.strip("'")) in self.form.group_key.choices:
-                cures[f"Hold out whole {name}s"] = partial(self.set_and_run, group_key=name)
-            texts.append(text)
-        super().say_notices(texts)
-        self.offer_cures(cures)
+    def _check_images(self, table: Table, call: Call) -> None:
+        """After a check of several images, start a second one with whole images held out."""
+        images = self.session.catalog.image_column if table is self.session.table else None
+        if call.function != "cross_validate" or images is None or images == call.label_key:
+            return
+        if "group_key" in call.parameters or table.adata.obs[images].nunique() < 2:
+            return
+        own = ("n_folds", "n_permutations")
+        parameters = {k: v for k, v in call.parameters.items() if k not in own}
+        parameters |= {"group_key": images, "key_added": by_image(call.key)}
+        call = Call("cross_validate", call.label_key, parameters)
+        make = partial(training_job, table, call)
+        missed = "The error on new images could not be estimated."
+        name = f"{table.name}, {images} held out"
+        self.begin(table, call, make, name, self.check, missed=missed)
 
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
         # The buttons belong to the last message.
@@ -152,6 +144,7 @@ class TrainingPanel(JobPanel):
         has_roles = session.adata is not None and ROLES in session.adata.uns
         self.columns_action.setVisible(has_roles)
         self.form.set_adata(session.adata, session.label_key or session.shown_labels)
+        session.choose_labels(self.form.label_key.value)
 
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
@@ -160,14 +153,6 @@ class TrainingPanel(JobPanel):
             self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
-
-    def _on_failed(self, error: Exception) -> None:
-        if self.call is not None and self.call.key == by_image(self.session.state.key):
-            self._end()
-            text = f"The error on new images could not be estimated. {sentence(error)}"
-            self.message.say(text, "warning")
-        else:
-            super()._on_failed(error)
 
 
 def training_job(table: Table, call: Call) -> Job:
