@@ -51,7 +51,7 @@ from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.session.state import State, Version
 from centroid_encoder.viewer.task import Task, import_jobs
 
 if TYPE_CHECKING:
@@ -230,8 +230,8 @@ class CentroidEncoderWidget(QWidget):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
         self.catalog.open(adata, name)
-        if label_key is not None:
-            self.session.choose_labels(label_key)
+        # Columns may have been added since the table was opened.
+        self.session.set(columns=Version(), label_key=label_key or self.session.label_key)
         if layer is not None:
             self.catalog.choose_layer(layer)
         if instance_key is not None:

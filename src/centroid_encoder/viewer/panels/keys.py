@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from napari.components import ViewerModel
 from qtpy.QtCore import QEvent, QObject, Qt
@@ -16,21 +15,14 @@ from centroid_encoder.viewer.data.tables import is_drawn
 Act = Callable[[], object]
 
 
-class Key(NamedTuple):
-    """A key that has the same meaning in every labelling."""
-
-    shown: str
-    meaning: str
-
-
 FIXED = {
-    "unlabel": Key("0", "no label"),
-    "undo": Key("Ctrl+Z", "undo"),
-    "redo": Key("Ctrl+Shift+Z", "redo"),
-    "accept": Key("Enter", "accept"),
-    "skip": Key("N", "skip"),
+    "0": "no label",
+    "Ctrl+Z": "undo",
+    "Ctrl+Shift+Z": "redo",
+    "Enter": "accept",
+    "N": "skip",
 }
-"""Keys by what they do."""
+"""What keys do in every labelling."""
 NAMES = {
     Qt.Key.Key_Return.value: "Enter",
     Qt.Key.Key_Enter.value: "Enter",
@@ -50,17 +42,15 @@ class Keys(QObject):
     """Handles keys in the window of a panel, before napari and the widgets do.
 
     Keys are handled in the window, its canvas, all docks, and the widgets of `watch`. `acts` has
-    the functions of `FIXED` by their names; `label` is called with the name of a class when its key
+    a function for each value of `FIXED`; `label` is called with the name of a class when its key
     is pressed. Other keys that switch tools of a layer, or delete what is selected, do nothing from
     `bind` to `release`. While the active layer is being edited, all keys are those of napari:
     Ctrl+Z undoes a brush stroke then.
     """
 
-    def __init__(
-        self, viewer: ViewerModel, panel: QWidget, label: Callable[[str], object], **acts: Act
-    ) -> None:
+    def __init__(self, viewer: ViewerModel, panel: QWidget, label: Callable[[str], object]) -> None:
         super().__init__()
-        self.acts = acts
+        self.acts: dict[str, Act] = {}
         self._viewer = viewer
         self._panel = panel
         self._label = label
@@ -122,14 +112,9 @@ class Keys(QObject):
         if modifiers & Qt.KeyboardModifier.ControlModifier:
             shift = "Shift+" if modifiers & Qt.KeyboardModifier.ShiftModifier else ""
             name = f"Ctrl+{shift}{chr(event.key()) if event.key() < 128 else name}"
-        for fixed, key in FIXED.items():
-            if key.shown == name:
-                return self.acts[fixed]
+        if name in FIXED:
+            return self.acts[FIXED[name]]
         if self._names is not None and name in self._names:
             return partial(self._label, self._names[name])
         is_useless = name in USELESS or (len(name) == 1 and name.isalnum() and name != "V")
-        return _do_nothing if is_useless else None
-
-
-def _do_nothing() -> None:
-    """Stand for a key that is out of use."""
+        return (lambda: None) if is_useless else None

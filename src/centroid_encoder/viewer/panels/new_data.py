@@ -28,8 +28,14 @@ from centroid_encoder.viewer.panels.fields import (
     sources,
 )
 from centroid_encoder.viewer.panels.form import MISSING
-from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
-from centroid_encoder.viewer.panels.progress import TaskRow, ask_table, read_tables
+from centroid_encoder.viewer.panels.job import (
+    JobPanel,
+    TaskRow,
+    ask_table,
+    n_left_out,
+    read_and_check,
+    read_tables,
+)
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
@@ -108,11 +114,10 @@ class NewDataPanel(JobPanel):
         def opened(adata: AnnData, name: str, *, path: Path) -> None:
             self.table_box.choose(self.session.catalog.add(adata, name, path=path))
 
-        read_tables(self.opening, *ask_table(self), opened=opened, failed=self.say_error)
+        read_tables(self.opening, ask_table(self), opened, self.say_error)
 
     def show_state(self, before: State, now: State) -> None:
         """Offer the tables and the columns of parents, which depend on the map."""
-        super().show_state(before, now)
         if now.differs(before, "cells", "key") or (before.result is None) != (now.result is None):
             self.message.say("")
             self.key_added.value = now.key
@@ -122,8 +127,7 @@ class NewDataPanel(JobPanel):
         if now.differs(before, "tables", "cells", "result"):
             self.offer()
         if now.differs(before, "tables", "cells", "result", "labeling"):
-            origin = self._map_elsewhere
-            self.place_button.setVisible(origin is not None)
+            self.place_button.setVisible((origin := self._map_elsewhere) is not None)
             if origin is not None:
                 self.place_button.setText(f"Place in the map of {origin[0].name}")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from magicgui.widgets import FloatSpinBox
 from napari.components import ViewerModel
-from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
+from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.tables import obs_key
 from centroid_encoder.viewer.latest import Latest
@@ -62,14 +63,10 @@ class QueuePanel(QWidget):
             "map. A column that this button wrote before is replaced"
         )
         self.apply_button = button("Apply to all", tip, self.apply)
-        self.confidence_box = QDoubleSpinBox()
-        self.confidence_box.setRange(0, 1)
-        self.confidence_box.setSingleStep(0.05)
-        self.confidence_box.setValue(MIN_CONFIDENCE)
         tip = "Cells with a confidence below this value become unassigned"
-        self.confidence_box.setToolTip(tip)
-        self.confidence_box.setAccessibleName("Least confidence")
-        least = QLabel("from confidence"), self.confidence_box
+        self.confidence_box = FloatSpinBox(value=MIN_CONFIDENCE, max=1, step=0.05, tooltip=tip)
+        self.confidence_box.native.setAccessibleName("Least confidence")
+        least = QLabel("from confidence"), self.confidence_box.native
         row = side_by_side(self.apply_button, *least)
         row.addStretch()
         column(self, self.text, self.strip, row)
@@ -87,14 +84,9 @@ class QueuePanel(QWidget):
         return np.empty(0, dtype=np.intp) if labeling is None else labeling.codes
 
     @property
-    def _open(self) -> list[Suggestion]:
-        """The cells that are still to be labelled, the present one first."""
-        return self.queue.open(self._codes)
-
-    @property
     def current(self) -> Suggestion | None:
         """The present cell; None at the end."""
-        return next(iter(self._open), None)
+        return next(iter(self.queue.open(self._codes)), None)
 
     @property
     def _colors(self) -> dict[str, str]:
@@ -123,7 +115,7 @@ class QueuePanel(QWidget):
 
     def go_to(self, place: int) -> None:
         """Show another cell of the strip."""
-        self.queue = self.queue.begin_with(self._open[place], self._codes)
+        self.queue = self.queue.begin_with(self.queue.open(self._codes)[place], self._codes)
         self._follow()
 
     def apply(self) -> None:
@@ -133,7 +125,7 @@ class QueuePanel(QWidget):
             self._session.say(warning, "warning")
             return
         try:
-            column, text = apply_to_all(self._session, self.confidence_box.value())
+            column, text = apply_to_all(self._session, self.confidence_box.value)
         except ValueError as error:
             self._session.say(error, "error")
         else:
@@ -188,15 +180,9 @@ class QueuePanel(QWidget):
                 self._follow()
         self._show()
 
-    def _show_strip(self, cells: list[Suggestion]) -> None:
-        """Show the next cells and their proposals."""
-        colors, names = self._colors, [cell.label or "?" for cell in cells]
-        captions = [Caption(name, colors.get(name, GREY), is_given=False) for name in names]
-        self.strip.show_cells([x.row for x in cells], captions, [x.text for x in cells], 0)
-
     def _show(self) -> None:
         """Show where the queue is, and what can be done."""
-        now, cells = self._session.state, self._open[:N_THUMBNAILS]
+        now, cells = self._session.state, self.queue.open(self._codes)[:N_THUMBNAILS]
         if now.labeling is None:
             return
         if cells:
@@ -210,4 +196,6 @@ class QueuePanel(QWidget):
         is_joined = bool(self._session.catalog.joins)
         self.strip.setVisible(is_joined and self.strip.has_images and bool(cells))
         if not self.strip.isHidden():
-            self._show_strip(cells)
+            colors, names = self._colors, [cell.label or "?" for cell in cells]
+            captions = [Caption(name, colors.get(name, GREY), is_given=False) for name in names]
+            self.strip.show_cells([x.row for x in cells], captions, [x.text for x in cells], 0)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout
+import pandas as pd
+from qtpy.compat import isalive
+from qtpy.QtCore import QModelIndex, Qt
+from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout, QWidget
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tables import ROLES
+from centroid_encoder.tables import ROLES, Role
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
+from centroid_encoder.viewer.panels.fields import button, column, form_layout
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
-from centroid_encoder.viewer.panels.roles import RolesDialog
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import Kind, State
@@ -55,7 +58,7 @@ class TrainingPanel(JobPanel):
         self.of_new_data = QVBoxLayout()
         """For fields on how new data are mapped."""
         parts = self.of_map, self.form.advanced, QLabel("For New data"), self.of_new_data
-        page(self.settings, *parts)
+        column(self.settings, *parts).setContentsMargins(6, 4, 6, 4)
         column(self, self.form)
         self.form.label_key.changed.connect(session.choose_labels)
         session.show_in(self.show_state)
@@ -63,7 +66,7 @@ class TrainingPanel(JobPanel):
 
     def show_state(self, before: State, now: State) -> None:
         """Show a message, offer the columns, and say which labels the map shows."""
-        super().show_state(before, now)
+        self.enable()
         if now.differs(before, "message"):
             self._on_said(*now.message)
         is_other = now.label_key != self.form.label_key.value
@@ -89,10 +92,7 @@ class TrainingPanel(JobPanel):
 
     def show_columns(self) -> None:
         """Open a window with the roles of the columns."""
-        dialog = RolesDialog(self.session)
-        dialog.setParent(self, dialog.windowFlags())
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
+        RolesDialog(self.session, self).open()
 
     def enable(self) -> None:
         """Enable the buttons if a job can start."""
@@ -184,3 +184,56 @@ def _without_few(table: Table, call: Call, error: InputError) -> Job:
         *job.notices,
     ]
     return cast("Job", job)
+
+
+HEADERS = [
+    ("column", ""),
+    ("role", "What the column holds; click to change it"),
+    ("reason", "Why it has this role"),
+]
+COLUMN, ROLE = 0, 1
+HINT = (
+    "Click a role to choose another one; only features are learned from. An image may also be a "
+    "donor, a well or another group of cells."
+)
+
+
+class RolesDialog(QDialog):
+    """A row for each column of the table; a click changes its role."""
+
+    def __init__(self, session: Session, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Centroid-Encoder: columns")
+        self.resize(640, 480)
+        self.view, self.text = TableView("Columns of the table"), Message()
+        self.view.clicked.connect(self._on_clicked)
+        self.text.say(HINT)
+        column(self, self.view, self.text)
+        session.show_in(self.show_state)
+        self._show()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show the columns of another table."""
+        if now.differs(before, "cells") and isalive(self):  # type: ignore[no-untyped-call]
+            self._show()
+
+    def _show(self) -> None:
+        adata = self._session.adata
+        if adata is None or ROLES not in adata.uns:
+            self.close()
+            return
+        found = adata.uns[ROLES]
+        reasons = found["reason"].where(~found["doubt"], "in doubt: " + found["reason"])
+        rows = zip(found["column"], found["role"], reasons, strict=True)
+        table = pd.DataFrame(list(rows), columns=range(len(HEADERS)))
+        self.view.set_table(table, HEADERS, [0, 2])
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        if index.column() == ROLE:
+            name = self.view.frame.table.iloc[index.row(), COLUMN]
+            menu = QMenu(self)
+            for other in get_args(Role):
+                menu.addAction(other, partial(self._session.choose_roles, {name: other}))
+            self.view.open_menu(menu, index)
