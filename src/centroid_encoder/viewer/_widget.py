@@ -45,7 +45,6 @@ from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
-from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.panels.why import WhyPanel
@@ -122,8 +121,8 @@ class CentroidEncoderWidget(QWidget):
         self.training_panel = TrainingPanel(self.session)
         self.form = self.training_panel.form
         self.message = self.training_panel.message
-        self.queue = QueuePanel(self.session, self.form, self.viewer, self.cells.show_column)
-        self.label = LabelPanel(self.session, self.form, self.viewer, self.queue)
+        self.label = LabelPanel(self.session, self.form, self.viewer)
+        self.queue = self.label.queue
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)

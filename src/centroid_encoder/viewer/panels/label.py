@@ -42,11 +42,10 @@ class LabelPanel(QWidget):
     `keys` binds the keys, `live` trains the live map, and `queue` suggests cells.
     """
 
-    def __init__(
-        self, session: Session, form: TrainingForm, viewer: ViewerModel, queue: QueuePanel
-    ) -> None:
+    def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
+        self.queue = queue = QueuePanel(session, form, viewer)
         self.keys = Keys(viewer, self, self.label)
         self.keys.acts = {"undo": session.undo, "redo": session.redo}
         self.keys.acts |= {"accept": queue.accept, "skip": queue.skip}

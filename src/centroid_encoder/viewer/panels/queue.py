@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from magicgui.widgets import FloatSpinBox
 from napari.components import ViewerModel
@@ -38,18 +36,12 @@ class QueuePanel(QWidget):
 
     `queue` is the queue, and `current` the present cell. `strip` shows the next cells if there are
     images; the parent lays out `suggest_button`. Without a live map, cells are compared by the
-    features of `form`. `applied` is called with the column that the predictions were written to.
+    features of `form`.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        form: TrainingForm,
-        viewer: ViewerModel,
-        applied: Callable[[str], object],
-    ) -> None:
+    def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
-        self._session, self._form, self._applied = session, form, applied
+        self._session, self._form = session, form
         self.queue = Queue()
         self._row = -1
         """Row of the cell that was shown last; −1 for none."""
@@ -130,7 +122,7 @@ class QueuePanel(QWidget):
             self._session.say(error, "error")
         else:
             self._session.say(text)
-            self._applied(column)
+            self._session.set(coloring=("", column))
 
     def show_state(self, before: State, now: State) -> None:
         """Follow the labels, and look for other cells with another live map."""
