@@ -57,6 +57,9 @@ FEW = 0.01
 """Share of cells that are in no layer from which the join looks wrong."""
 PAUSE = 300
 """Painted labels are joined again after so many milliseconds without a change."""
+COLUMNS = ("image", "cells", "in layer", "missing")
+LAYER = 2
+VISIBLE_ROWS = 4
 
 
 class DataPanel(QWidget):
@@ -339,11 +342,6 @@ def dropped(event: QDropEvent) -> tuple[list[Path], list[Path]]:
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
     tables = [x for x in paths if x.suffix.lower() in (".h5ad", ".zarr") or is_table(x)]
     return tables, [path for path in paths if path not in tables]
-
-
-COLUMNS = ("image", "cells", "in layer", "missing")
-LAYER = 2
-VISIBLE_ROWS = 4
 
 
 class ImageTable(TableView):

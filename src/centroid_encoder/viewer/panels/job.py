@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 TABLES = f"Tables of cells (*.h5ad *{PARQUET} {' '.join(f'*{x} *{x}.gz' for x in TEXT)})"
 """Filter of the dialog that opens a file."""
+N_CURES = 2
+MAX_LEFT_OUT = 0.05
+"""Largest share of cells with missing values that are left out unasked."""
+GROUPS = re.compile(r": pass group_key=(['\"])(.+)\1$")
+"""Advice of a warning to hold out whole groups."""
 
 
 class TaskRow(QWidget):
@@ -162,13 +167,6 @@ def ask_table(parent: QWidget, *, is_folder: bool = False) -> list[Path]:
     return [Path(name)] if name else []
 
 
-N_CURES = 2
-MAX_LEFT_OUT = 0.05
-"""Largest share of cells with missing values that are left out unasked."""
-GROUPS = re.compile(r": pass group_key=(['\"])(.+)\1$")
-"""Advice of a warning to hold out whole groups."""
-
-
 class JobPanel(QWidget):
     """Runs one job at a time on the table that was chosen when it started.
 
@@ -195,7 +193,7 @@ class JobPanel(QWidget):
         self.cures = QWidget()
         """Buttons that do what the message advises."""
         # Made at once, so that the Tab key reaches them in their order.
-        self._acts: list[Callable[[], object]] = []
+        self._offered: list[tuple[Callable[..., object], Mapping[str, object]]] = []
         self._buttons = [button("", "", partial(self._cure, i)) for i in range(N_CURES)]
         self.cures.setLayout(side_by_side(*self._buttons))
         self.cures.hide()
@@ -281,17 +279,15 @@ class JobPanel(QWidget):
         again: Callable[..., object] = lambda: None,
     ) -> None:
         """Show buttons that start a job again with other arguments, in place of those before."""
-        self._acts = [partial(self._run_again, again, how) for how in cures.values()]
+        self._offered = [(again, how) for how in cures.values()]
         for one, text in zip(self._buttons, [*cures, *[""] * N_CURES], strict=False):
             one.setText(text)
             one.setVisible(bool(text))
         self.cures.setVisible(bool(cures))
 
     def _cure(self, i: int) -> None:
-        self._acts[i]()
-
-    def _run_again(self, again: Callable[..., object], how: Mapping[str, object]) -> None:
         """Give fields other values, and start a job with the arguments that have no field."""
+        again, how = self._offered[i]
         for name in how.keys() & self.form.fields.keys():
             self.form.fields[name].value = how[name]
         again(**{name: value for name, value in how.items() if name not in self.form.fields})
@@ -328,9 +324,9 @@ class JobPanel(QWidget):
         self.enable()
 
 
-def read_and_check(table: Table, call: Call, source: Any) -> Job:
+def read_and_check(table: Table, call: Call, source: Any) -> Any:
     """Return a job after its input was read and checked; `source` is a label column or a map."""
-    job: Job = getattr(tl, call.function).job(table.adata, source, **call.parameters)
+    job = getattr(tl, call.function).job(table.adata, source, **call.parameters)
     job.detach()
     return job
 

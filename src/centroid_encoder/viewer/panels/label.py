@@ -34,6 +34,8 @@ HOW = (
 )
 TOO_FEW = "A live map appears once two classes have three cells each."
 NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
+PAUSE = 400
+"""Milliseconds after the last change of the labels."""
 
 
 class LabelPanel(QWidget):
@@ -188,10 +190,6 @@ class LabelPanel(QWidget):
         path, _ = QFileDialog.getOpenFileName(self, "Import labels", "", "*.csv")
         if path:
             self.import_csv(Path(path))
-
-
-PAUSE = 400
-"""Milliseconds after the last change of the labels."""
 
 
 class LiveMap(QObject):

@@ -38,6 +38,12 @@ ROWS = 3
 """Number of visible rows."""
 SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
 """What a map has used a cell for, in words."""
+ERRORS = {
+    "voronoi": "in the region of another class",
+    "decoder": "in the region of another class",
+    "knn": "whose nearest five cells are of another class",
+}
+"""The error by each rule, in words."""
 
 
 class MisplacedTable(QWidget):
@@ -275,14 +281,6 @@ class MisplacedTable(QWidget):
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen and self.source is not None:
             self._session.select(self.model.table.index[chosen].to_numpy(), zoom=True)
-
-
-ERRORS = {
-    "voronoi": "in the region of another class",
-    "decoder": "in the region of another class",
-    "knn": "whose nearest five cells are of another class",
-}
-"""The error by each rule, in words."""
 
 
 def verdict(session: Session) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -42,9 +42,6 @@ from centroid_encoder.viewer.session.state import State
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from centroid_encoder.tl._ingest import Ingestion
-    from centroid_encoder.tl._run import Job
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
@@ -220,7 +217,7 @@ class NewDataPanel(JobPanel):
         self._on_setting()
 
 
-def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
+def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Any:
     """Return the job that places the cells; `origin` is the name of the reference.
 
     Raises an InputError if the results would replace a map that was trained on these cells.
@@ -230,14 +227,14 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     text = f"{table.name} has a map of its own named {call.key!r}, which would be overwritten;"
     check(fits, f"{text} choose another name under Store as", "key_added")
     try:
-        job = cast("Ingestion", read_and_check(table, call, reference))
+        job = read_and_check(table, call, reference)
     except InputError as error:
         if error.parameter == "missing":  # All cells lack some features: none can be left out.
             error.parameter = "max_missing"
         raise
     if "missing" not in call.parameters:
         without = replace(call, parameters={**call.parameters, "missing": "drop"})
-        dropping = cast("Ingestion", read_and_check(table, without, reference))
+        dropping = read_and_check(table, without, reference)
         job = dropping if n_left_out(dropping) else job
     job.origin = origin
     return job

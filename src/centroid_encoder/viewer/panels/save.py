@@ -68,8 +68,8 @@ class SaveRow(QWidget):
     `task` is the running task that writes a file, or None.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.message = Message()
         self.task: Task | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, get_args
 
 import pandas as pd
 from qtpy.compat import isalive
@@ -22,11 +23,17 @@ from centroid_encoder.viewer.session.provenance import Call, Function, by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import Kind, State
 
-if TYPE_CHECKING:
-    from centroid_encoder.tl._cross_validate import CrossValidation
-    from centroid_encoder.tl._run import Job
-
 OTHER_LABELS = "This is the map of"
+HEADERS = [
+    ("column", ""),
+    ("role", "What the column holds; click to change it"),
+    ("reason", "Why it has this role"),
+]
+COLUMN, ROLE = 0, 1
+HINT = (
+    "Click a role to choose another one; only features are learned from. An image may also be a "
+    "donor, a well or another group of cells."
+)
 
 
 class TrainingPanel(JobPanel):
@@ -155,47 +162,30 @@ class TrainingPanel(JobPanel):
             self.session.say("")
 
 
-def training_job(table: Table, call: Call) -> Job:
-    """Return a training or a check; a check uses all cores where that is faster."""
+def training_job(table: Table, call: Call) -> Any:
+    """Return a training or a check; a check uses all cores where that is faster.
+
+    Cells with missing values are left out if they are few and the call does not say otherwise.
+    """
     try:
         job = read_and_check(table, call, call.label_key)
     except InputError as error:
         if error.parameter == "missing" and "missing" not in call.parameters:
-            return _without_few(table, call, error)
+            without = replace(call, parameters={**call.parameters, "missing": "drop"})
+            job = training_job(table, without)
+            if not (n := n_left_out(job)):
+                raise
+            text = f"{n:,} of {len(job.kept):,} cells are left out: values are missing"
+            job.notices = [text, *job.notices]
+            return job
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
         text = f"the column {call.label_key!r} belongs to a result that this run would overwrite"
         raise InputError(f"{text}; choose another column under Classes", "label_key") from error
     if call.function == "cross_validate":
-        check = cast("CrossValidation", job)
-        check.n_jobs = check.suitable_jobs
+        job.n_jobs = job.suitable_jobs
     return job
-
-
-def _without_few(table: Table, call: Call, error: InputError) -> Job:
-    """Return a job without the cells with missing values, if these are few."""
-    parameters = {**call.parameters, "missing": "drop"}
-    job: Any = training_job(table, Call(call.function, call.label_key, parameters))
-    if not (n := n_left_out(job)):
-        raise error
-    job.notices = [
-        f"{n:,} of {len(job.kept):,} cells are left out: values are missing",
-        *job.notices,
-    ]
-    return cast("Job", job)
-
-
-HEADERS = [
-    ("column", ""),
-    ("role", "What the column holds; click to change it"),
-    ("reason", "Why it has this role"),
-]
-COLUMN, ROLE = 0, 1
-HINT = (
-    "Click a role to choose another one; only features are learned from. An image may also be a "
-    "donor, a well or another group of cells."
-)
 
 
 class RolesDialog(QDialog):
