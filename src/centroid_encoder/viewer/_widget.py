@@ -228,9 +228,12 @@ class CentroidEncoderWidget(QWidget):
         for key in (label_key, instance_key):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
+        is_shown = adata is self.session.adata
         self.catalog.open(adata, name)
-        # Columns may have been added since the table was opened.
-        self.session.set(columns=Version(), label_key=label_key or self.session.label_key)
+        if is_shown:  # Columns may have been added meanwhile.
+            self.session.set(columns=Version())
+        if label_key is not None:
+            self.session.choose_labels(label_key)
         if layer is not None:
             self.catalog.choose_layer(layer)
         if instance_key is not None:

@@ -104,10 +104,8 @@ class SaveRow(QWidget):
             "the checks of its reliability"
         )
         self.save_button = button("Save", tip, self.menu)
-        self.undo_button, self.redo_button = (
-            button("↶", "", session.undo),
-            button("↷", "", session.redo),
-        )
+        self.undo_button = button("↶", "", session.undo)
+        self.redo_button = button("↷", "", session.redo)
         for step, name in ((self.undo_button, "Undo"), (self.redo_button, "Redo")):
             step.setAccessibleName(name)
             # A click leaves the focus where the keys for labelling serve.
