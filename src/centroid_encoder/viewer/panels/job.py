@@ -261,7 +261,9 @@ class JobPanel(QWidget):
         self.message.say(error, "error")
         show_error(self.message.text())
 
-    def say_notices(self, notices: Sequence[str], again: Callable[..., object]) -> None:
+    def say_notices(
+        self, notices: Sequence[str], again: Callable[..., object] = lambda: None
+    ) -> None:
         """Show what is most important in the warnings of a job, and all of them in the tooltip.
 
         A button starts the job again with whole groups held out, if a warning advises it.
