@@ -41,7 +41,8 @@ PAUSE = 400
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map, and `queue` suggests cells.
+    `keys` binds the keys, `live` trains the live map, and `queue` suggests cells. `body` is shown
+    during a labelling.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
@@ -76,15 +77,15 @@ class LabelPanel(QWidget):
         self.discard_button = button(
             "Discard", tip, partial(session.change_labels, Labeling.discard)
         )
-        self._lost, self._naming, self._body = QWidget(), QWidget(), QWidget()
+        self._lost, self._naming, self.body = QWidget(), QWidget(), QWidget()
         lost = (self.lost_text, 1), self.restore_button, self.discard_button
         self._lost.setLayout(side_by_side(*lost))
         self._naming.setLayout(side_by_side((self.name_line, 1), queue.suggest_button))
-        column(self._body, self._lost, queue, self.keys_text, self.live_text)
+        column(self.body, self._lost, queue, self.keys_text, self.live_text)
         self._column_label = QLabel("Column")
         start = self._column_label, (self.column_line, 1)
         top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
-        column(self, top, self.how, self._body)
+        column(self, top, self.how, self.body)
         self.import_action = QAction("Import labels …", self)
         self.import_action.setToolTip("Read labels from a CSV with the columns cell and label")
         self.import_action.triggered.connect(self._ask_import)
@@ -157,7 +158,7 @@ class LabelPanel(QWidget):
         labeling = self._session.state.labeling
         is_on = labeling is not None
         while_off = self._column_label, self.column_line, self.how
-        while_on = self._body, self._naming, self.count_text
+        while_on = self.body, self._naming, self.count_text
         for part in (*while_off, *while_on):
             part.setVisible((part in while_on) == is_on)
         self.export_action.setVisible(is_on)
