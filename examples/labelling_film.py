@@ -28,6 +28,7 @@ from scipy.spatial.distance import cdist
 from skimage import color, data, feature, filters, measure, segmentation
 
 import centroid_encoder as ce
+from centroid_encoder.viewer.panels.measure import MeasureDialog
 
 PATH = Path("docs/images/labelling.webp")
 WIDTH, HEIGHT, BAR = 1500, 900, 44
@@ -148,7 +149,7 @@ def main() -> None:
     viewer.reset_view()
     measure_button = widget.map.starts.itemAt(1).widget()
     film.click(measure_button, "Measure cells makes a table of sizes, shapes and colours.")
-    film.click(widget.data._dialog.measure_button, after=3)
+    film.click(widget.data.findChild(MeasureDialog).measure_button, after=3)
 
     film.click(tabs, "Under Label, press Start labelling.", at=tabs.tabRect(1).center())
     film.click(label.start_button)

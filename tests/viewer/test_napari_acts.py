@@ -149,7 +149,7 @@ def test_saving_asks_before_it_replaces_a_file(open_widget, cells, tmp_path, qtb
     (tmp_path / "precious.csv").write_text("my other data")
 
     def ask(name: str) -> QFileDialog:
-        row.save_table_action.trigger()
+        row.entries["table"].trigger()
         dialog = row.findChildren(QFileDialog)[-1]
         dialog.setDirectory(str(tmp_path))
         csv = next(kind for kind in dialog.nameFilters() if "csv" in kind)

@@ -45,13 +45,12 @@ from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.notes import Notes
-from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.session.state import State, Version
 from centroid_encoder.viewer.task import Task, import_jobs
 
 if TYPE_CHECKING:
@@ -107,7 +106,6 @@ class CentroidEncoderWidget(QWidget):
         self._loading = delayed(self, IMPORT_DELAY, self._load)
         self.catalog = self.session.catalog
         self._make_parts()
-        self.form.shown_wanted.connect(self.data.show)
         self.label.keys.watch(self.map.canvas.canvas, self.classes.view)
         # A method would keep a closed widget in memory.
         self.save_row.picture = partial(on_screen, self.viewer, self.map.canvas, self.session)
@@ -137,8 +135,7 @@ class CentroidEncoderWidget(QWidget):
         self.training_panel = TrainingPanel(session)
         self.form, self.message = self.training_panel.form, self.training_panel.message
         self.label = LabelPanel(session, self.form, viewer)
-        keys, applied = self.label.keys, self.cells.show_column
-        self.queue = QueuePanel(session, self.form, viewer, keys, applied)
+        self.queue = self.label.queue
         self.modes = {
             "Explore": self.cells,
             "Label": self.label,
@@ -166,7 +163,7 @@ class CentroidEncoderWidget(QWidget):
         tables, others = dropped(event)
         for path in others:
             self.viewer.open(path)
-        self.data.opening.read(*tables)
+        self.data.read(*tables)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let the wheel scroll, and change no field that does not have the focus."""
@@ -214,8 +211,12 @@ class CentroidEncoderWidget(QWidget):
         for key in (label_key, instance_key):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
+        is_shown = adata is self.session.adata
         self.catalog.open(adata, name)
-        self.form.set_adata(adata, label_key)
+        if is_shown:  # Columns may have been added meanwhile.
+            self.session.set(columns=Version())
+        if label_key is not None:
+            self.session.choose_labels(label_key)
         if layer is not None:
             self.catalog.choose_layer(layer)
         if instance_key is not None:
@@ -241,7 +242,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_train_corrected(self) -> None:
         """Train on the column with the corrections of the chosen labels."""
-        self.form.set_adata(self.session.adata, self.session.corrected(self.session.label_key))
+        self.session.choose_labels(self.session.corrected(self.session.label_key))
         self.train()
 
     def stop(self) -> None:
@@ -496,9 +497,6 @@ class CentroidEncoderWidget(QWidget):
         self.map.starts.addWidget(button("Sample tissue", "", open_sample))
         shown = self.map, self.cells.colors, self.classes
         column(self.picture, *shown).setStretchFactor(self.map, 1)
-        self.label.names.addWidget(self.queue.suggest_button)
-        self.setTabOrder(self.label.name_line, self.queue.suggest_button)
-        self.label.below.insertWidget(1, self.queue)
         for part in (self.notes, data):
             part.setObjectName("over")
             part.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

@@ -107,7 +107,7 @@ def test_a_first_map_appears_by_itself_and_train_replaces_it(
         # Held-out cells keep their labels.
         assert [row.n for row in widget.classes.rows] == [60, 60]
         assert widget.result is None
-        assert not widget.save_row.save_figure_action.isEnabled()
+        assert not widget.save_row.entries["figure"].isEnabled()
     train(widget)
     assert session.state.draft is None
     assert widget.result.label_key == "half"

@@ -176,7 +176,7 @@ def test_a_check_that_is_stored_in_the_table_is_shown(open_widget, cells, tmp_pa
     assert "ce" not in widget.session.adata.uns
     assert widget.result is None
     keep = widget.save_row
-    enabled = keep.copy_action, keep.save_model_action, keep.save_reliability_action
+    enabled = keep.copy_action, keep.entries["model"], keep.entries["reliability"]
     assert [action.isEnabled() for action in enabled] == [True, False, True]
     found, listed = widget.misplaced.found.text(), widget.misplaced.model.table
     script = keep.script()

@@ -182,5 +182,5 @@ def test_the_panel_says_why_a_folder_is_no_table(panel, tmp_path, qtbot):
         (tmp_path, "it is a folder, but no zarr store"),
         (tmp_path / "images.zarr", "one of its tables here: tables/cells"),
     ):
-        panel.opening.read(folder)
+        panel.read(folder)
         qtbot.waitUntil(lambda text=text: text in panel.message.text())

@@ -7,7 +7,7 @@ from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.panels.images import ImageTable
+from centroid_encoder.viewer.panels.data import ImageTable
 from tests.viewer.seen import is_colored
 
 HALF = 60

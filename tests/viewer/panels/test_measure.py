@@ -17,7 +17,7 @@ IMAGE = np.random.default_rng(0).normal(20 * (LABELS % 2), 1) * (LABELS > 0)
 
 def ask(widget: CentroidEncoderWidget) -> MeasureDialog:
     widget.data.measure_action.trigger()
-    return widget.data._dialog
+    return widget.data.findChild(MeasureDialog)
 
 
 def measure(widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
@@ -53,7 +53,7 @@ def test_several_labels_are_measured_and_joined_at_once(viewer, open_widget, qtb
         viewer.add_labels(LABELS, name=f"{name}_mask")
     widget = open_widget()
     assert ask(widget).text.text().startswith("A_mask: A_CD3 as CD3\nB_mask: B_CD3 as CD3\n")
-    widget.data._dialog.accept()
+    widget.data.findChild(MeasureDialog).accept()
     qtbot.waitUntil(lambda: len(widget.catalog.joins) == 2, timeout=60_000)
     assert widget.catalog.table.adata.n_obs == 2 * N
     for link, join in widget.catalog.joins.items():

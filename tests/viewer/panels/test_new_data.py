@@ -150,7 +150,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     give_label(widget.cells.label_button, "type 1")
     assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
     save(widget, tmp_path / "mapped.h5ad")
-    assert not widget.save_row.save_reliability_action.isEnabled()
+    assert not widget.save_row.entries["reliability"].isEnabled()
     open_table(widget.catalog, tmp_path / "mapped.h5ad")
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
     # The saved table contains the map, in which more cells can be placed.
@@ -278,7 +278,6 @@ def test_doubtful_cells_get_a_parent(widget, send, cells, others):
     cells.obs["donor"] = pd.Categorical(np.arange(cells.n_obs) % 2)
     panel = widget.new_data
     widget.session.read()
-    panel._offered = None, ""
     panel.offer()
     assert list(panel.parents.choices) == ["", "group"]
     panel.parents.value = "group"

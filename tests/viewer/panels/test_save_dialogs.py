@@ -135,7 +135,7 @@ def test_a_name_ends_as_the_chosen_kind_of_file_does(folder, qtbot, default, cha
 
 def test_outlines_of_a_visible_image(qtbot, widget, folder):
     row, adata = widget.save_row, widget.session.adata
-    enter(qtbot, row.save_outlines_action.trigger)
+    enter(qtbot, row.entries["outlines"].trigger)
     qtbot.waitUntil(lambda: row.task is None, timeout=60_000)
     features = json.loads((folder / "cells.geojson").read_text())["features"]
     names = {one["properties"]["name"] for one in features}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.panels.progress import TaskRow
+from centroid_encoder.viewer.panels.job import TaskRow
+from centroid_encoder.viewer.panels.measure import MeasureDialog
 
 OTHERS = {"cancel": ("check", "measure"), "dock": ("ingest", "read"), "viewer": ("check",)}
 
@@ -16,9 +17,9 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
     data = widget.data
     if what == "measure":
         data.measure_action.trigger()
-        data._dialog.accept()
+        data.findChild(MeasureDialog).accept()
     elif what == "read":
-        data.opening.read(path, path)
+        data.read(path, path)
     else:
         trainer, panel = widget.training_panel, widget.new_data
         acts = {"train": trainer.train_button.click, "check": trainer.check_action.trigger}

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Qt
+import pandas as pd
+from napari.layers import Layer
+from qtpy.QtCore import QModelIndex, Qt
 from qtpy.QtGui import QDropEvent, QResizeEvent
-from qtpy.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QSizePolicy, QWidget
+from qtpy.QtWidgets import (
+    QLabel,
+    QMenu,
+    QMessageBox,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from centroid_encoder.tables import is_table
 from centroid_encoder.viewer.data.columns import (
@@ -25,16 +34,16 @@ from centroid_encoder.viewer.data.measuring import measured, name_of
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
+    column,
     delayed,
     form_label,
     form_layout,
-    page,
     side_by_side,
 )
-from centroid_encoder.viewer.panels.images import ImageTable
+from centroid_encoder.viewer.panels.job import TaskRow, ask_table, read_tables
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Message, in_words, sentence
-from centroid_encoder.viewer.panels.progress import Opening, TaskRow
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task, run_job
@@ -46,6 +55,9 @@ FEW = 0.01
 """Share of cells that are in no layer from which the join looks wrong."""
 PAUSE = 300
 """Painted labels are joined again after so many milliseconds without a change."""
+COLUMNS = ("image", "cells", "in layer", "missing")
+LAYER = 2
+VISIBLE_ROWS = 4
 
 
 class DataPanel(QWidget):
@@ -62,22 +74,20 @@ class DataPanel(QWidget):
         catalog.in_thread = self._in_thread
         self._refresh = delayed(self, 0, catalog.refresh)
 
-        self.opening = Opening(catalog.open, self._on_failed)
+        self.opening, self.measuring = TaskRow(), TaskRow()
         tip = "Tables of cells in napari"
         self.table_box = Choice("Table", tip, catalog.choose)
         self.menu = QMenu(self)
         self.menu.setToolTipsVisible(True)
-        self.open_action = self.menu.addAction("Open table …", self.opening.ask)
-        self.menu.addAction("Open .zarr folder …", self.opening.ask_folder)
+        self.open_action = self.menu.addAction("Open table …", lambda: self.read(*ask_table(self)))
+        ask_folder = partial(ask_table, self, is_folder=True)
+        self.menu.addAction("Open .zarr folder …", lambda: self.read(*ask_folder()))
         self.measure_action = self.menu.addAction("Measure cells …", self._ask_layers)
         self.measure_action.setToolTip("Make a table of the cells of Labels and Image layers")
         self.close_action = self.menu.addAction("Close table", self._on_close)
         self.menu.addSeparator()
         tip = "Show or hide how the table and the layers belong together, the classes and features"
         self.menu.addAction("Cells, classes and features …", self.toggle).setToolTip(tip)
-        self.measuring = TaskRow()
-        self._dialog: MeasureDialog | None = None
-        self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
         self.layer_box = Choice("Layer of the cells", tip, catalog.choose_layer)
         tip = "Column with the id of each cell in the layer"
@@ -100,7 +110,8 @@ class DataPanel(QWidget):
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
         self.fold.clicked.connect(self.toggle)
         joined = self.joined_text, self.mend_button
-        self.below = page(self, form, self.images_table, *joined)
+        self.below = column(self, form, self.images_table, *joined)
+        self.below.setContentsMargins(6, 4, 6, 4)
         self.hide()
         session.show_in(self.show_state)
         catalog.stirred.connect(lambda painted: self._refresh.start(PAUSE * painted))
@@ -121,12 +132,14 @@ class DataPanel(QWidget):
         self.fold.say((faults or [text])[0], self.joined_text.text())
 
     def stop(self) -> None:
-        """Cancel timers, threads and the dialog, since the widget is being closed."""
+        """Cancel timers and threads, since the widget is being closed."""
         self._refresh.stop()
         self.opening.cancel()
         self.measuring.cancel()
-        if self._dialog is not None:
-            self._dialog.reject()
+
+    def read(self, *paths: Path) -> None:
+        """Read tables in a thread, and choose each."""
+        read_tables(self.opening, paths, self.catalog.open, self._on_failed)
 
     def measure(self, plan: Measurement) -> None:
         """Measure cells in a thread, and add their table."""
@@ -148,18 +161,15 @@ class DataPanel(QWidget):
         self.message.say(error, "error")
 
     def _ask_layers(self) -> None:
-        dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
-        dialog.finished.connect(self._on_chosen)
+        def accepted() -> None:
+            if dialog.plan is not None:
+                self.measure(dialog.plan)
+
+        dialog = MeasureDialog(*self.catalog.measurable, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.accepted.connect(accepted)
         # Not `exec`, which would start another event loop.
         dialog.open()
-
-    def _on_chosen(self, accepted: int) -> None:
-        dialog, self._dialog = self._dialog, None
-        assert dialog is not None
-        dialog.deleteLater()
-        plan = dialog.plan
-        if accepted and plan is not None:
-            self.measure(plan)
 
     def _on_measured(self, job: Measurement, error: Exception | None) -> None:
         if error is not None:
@@ -171,8 +181,14 @@ class DataPanel(QWidget):
         if notices and not self.catalog.faults:
             self.message.say(notices, "warning")
 
+    @property
+    def _better(self) -> Link | None:
+        """The join that corrects the first fault of the links, if there is one."""
+        fault = next(iter(self.catalog.faults.values()), None)
+        return fault.better if isinstance(fault, Misfit) else None
+
     def _on_mend(self) -> None:
-        if (better := self._better) in self.catalog.joins:
+        if (better := self._better) is not None and better in self.catalog.joins:
             self.catalog.choose_layer(better.layer)
         elif better is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
@@ -226,14 +242,12 @@ class DataPanel(QWidget):
     def _show_fault(self, of_several: bool) -> None:
         """Show the first fault of the links, and a button if it can be corrected."""
         self.message.say("")
-        better = None
         for link, fault in list(self.catalog.faults.items())[:1]:
             text = f"{link.layer.name}: " * of_several + sentence(fault)
-            better = fault.better if isinstance(fault, Misfit) else None
             self.message.say(text, "warning" if isinstance(fault, Misfit) else "error")
-        self._better = better
-        text = "" if better is None else f"Join by {in_words(better.ids_name)}"
-        self.mend_button.setText("Yes" if better in self.catalog.joins else text)
+        if (better := self._better) is not None:
+            text = f"Join by {in_words(better.ids_name)}"
+            self.mend_button.setText("Yes" if better in self.catalog.joins else text)
         self.mend_button.setVisible(better is not None)
 
     def _show_images(self, images: list[TableImage]) -> None:
@@ -320,3 +334,48 @@ def dropped(event: QDropEvent) -> tuple[list[Path], list[Path]]:
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
     tables = [x for x in paths if x.suffix.lower() in (".h5ad", ".zarr") or is_table(x)]
     return tables, [path for path in paths if path not in tables]
+
+
+class ImageTable(TableView):
+    """A row for each image; a click or Enter on its layer opens a menu of layers.
+
+    `choose` is called with the value of an image (None for all images), and the layer that is to
+    show it, or None.
+    """
+
+    def __init__(self, choose: Callable[[object, Any], object]) -> None:
+        super().__init__("Images of the table")
+        self._choose = choose
+        self.images: list[TableImage] = []
+        self._layers: list[Layer] = []
+        # The Tab key moves to the next control instead of the next cell.
+        self.setTabKeyNavigation(False)
+        self.clicked.connect(self._on_clicked)
+        self.activated.connect(self._on_clicked)
+
+    def show_images(self, images: Sequence[TableImage], layers: Sequence[Layer]) -> None:
+        """Show images, and offer these layers for them."""
+        self.images, self._layers = list(images), list(layers)
+        rows = []
+        for image in images:
+            layer, join = "–" if image.link is None else image.link.layer.name, image.join
+            missing = "" if join is None else f"{join.n_rows - join.n_joined:,}"
+            cells = image.name, f"{image.n_cells:,}", "⚠ " * bool(image.remark) + layer, missing
+            rows.append((*cells, image.remark or str(join or "")))
+        table = pd.DataFrame(rows, columns=[*COLUMNS, "tip"])
+        self.set_table(table, [(name, "") for name in COLUMNS], [0, LAYER])
+        self.setFixedHeight(self.height_of(min(max(len(images), 2), VISIBLE_ROWS)))
+
+    def menu(self, row: int) -> QMenu:
+        """Return the menu of layers for an image."""
+        image, menu = self.images[row], QMenu(self)
+        shown = None if image.link is None else image.link.layer
+        for name, layer in [("in no layer", None), *((x.name, x) for x in self._layers)]:
+            action = menu.addAction(name, partial(self._choose, image.value, layer))
+            action.setCheckable(True)
+            action.setChecked(layer is shown)
+        return menu
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        if index.column() == LAYER:
+            self.open_menu(self.menu(index.row()), index)

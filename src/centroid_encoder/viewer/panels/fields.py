@@ -83,11 +83,13 @@ class Form(QWidget):
         return chosen
 
     def point_at(self, name: str) -> None:
-        """Set the focus to the field of a parameter, if there is one, and show its window."""
+        """Set the focus to the field of a parameter, if there is one, and show what it is in."""
         name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
-            field = self.fields[name].native
-            field.window().show()
+            field = part = self.fields[name].native
+            while not part.isWindow():
+                part = part.parentWidget()
+                part.show()
             field.setFocus()
 
 
@@ -99,8 +101,7 @@ class Choice(QComboBox):
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
         super().__init__()
-        self._values: list[object] = []
-        self._texts: list[str] = []
+        self._entries: list[tuple[str, object]] = []
         self.setAccessibleName(name)
         self.setToolTip(tip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -111,25 +112,26 @@ class Choice(QComboBox):
     def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
         """Replace the (text, object) entries and choose an object, without a signal."""
         entries = list(entries)
-        values = [value for _, value in entries]
         with signals_blocked(self):
-            texts = [text for text, _ in entries]
-            # Thousands of entries take long.
-            if values != self._values or texts != self._texts:
-                self._values, self._texts = values, texts
+            if entries != self._entries:  # Thousands of entries take long.
+                self._entries = entries
                 self.clear()
-                self.addItems(texts)
-            self.setCurrentIndex(values.index(chosen) if chosen in values else -1)
+                self.addItems([text for text, _ in entries])
+            self.setCurrentIndex(self._place(chosen))
 
     @property
     def value(self) -> Any:
         """The chosen object, or None."""
-        return self._values[self.currentIndex()] if self.currentIndex() >= 0 else None
+        return self._entries[self.currentIndex()][1] if self.currentIndex() >= 0 else None
 
     def choose(self, value: object) -> None:
         """Choose an object and emit the signal; do nothing if it is not offered."""
-        if value in self._values:
-            self.setCurrentIndex(self._values.index(value))
+        if (place := self._place(value)) >= 0:
+            self.setCurrentIndex(place)
+
+    def _place(self, value: object) -> int:
+        """Return the index of the entry for an object; −1 if it is not offered."""
+        return next((i for i, (_, other) in enumerate(self._entries) if other == value), -1)
 
 
 class Search(Choice):
@@ -159,7 +161,7 @@ class Search(Choice):
     def _take_best(self) -> None:
         """Choose the entry that fits the text best, or else the last chosen one."""
         text, at = self.currentText().strip().lower(), self.currentIndex()
-        texts = [self.itemText(i).lower() for i in range(self.count())]
+        texts = [entry.lower() for entry, _ in self._entries]
         words = re.compile(rf"{re.escape(text)}(?![^\W_])")
         ways = (text.__eq__, words.match, lambda one: one.startswith(text), lambda one: text in one)
         # The chosen entry comes before others with the same name.
@@ -224,13 +226,6 @@ def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
     layout.setSpacing(4)
     for part in parts:
         layout.addLayout(part) if isinstance(part, QLayout) else layout.addWidget(part)
-    return layout
-
-
-def page(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
-    """Fill a tab with parts from top to bottom."""
-    layout = column(widget, *parts)
-    layout.setContentsMargins(6, 4, 6, 4)
     return layout
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit, SpinBox
-from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
@@ -42,11 +41,6 @@ class TrainingForm(Form):
 
     `advanced` is a page with all other fields. `hint` is a text on the columns of the table.
     """
-
-    label_key_changed = Signal(object)
-    """The label column, or None."""
-    shown_wanted = Signal()
-    """A field of the form is to be shown."""
 
     def __init__(self) -> None:
         none = [("none", None)]
@@ -131,12 +125,6 @@ class TrainingForm(Form):
             chosen["model"] = CentroidEncoder(max_epochs=int(epochs))
         return chosen
 
-    def point_at(self, name: str) -> None:
-        """Show the field of a parameter and set the focus to it, if there is one."""
-        if name in ("label_key", "use_rep", "layer", "use_raw"):
-            self.shown_wanted.emit()
-        super().point_at(name)
-
     def _mask(self) -> dict[str, Any]:
         """Return the argument `mask_var` if it is not the default."""
         adata, source = self._adata, str(self.features.value)
@@ -164,7 +152,6 @@ class TrainingForm(Form):
         if key in obs and isinstance(obs[key].dtype, pd.CategoricalDtype):
             names = [name for name in obs[key].cat.categories if isinstance(name, str)]
         offer(self.unlabeled_category, [("none", None), *names], self.unlabeled_category.value)
-        self.label_key_changed.emit(key)
 
     def _show_hint(self) -> None:
         """Show a hint if there are no classes, or on the columns that are features."""

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from napari.components import ViewerModel
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QKeyEvent
-from qtpy.QtWidgets import (
-    QAbstractSpinBox,
-    QComboBox,
-    QDockWidget,
-    QLineEdit,
-    QMainWindow,
-    QPlainTextEdit,
-    QTextEdit,
-    QWidget,
-)
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 from centroid_encoder.viewer.data.tables import is_drawn
 
 Act = Callable[[], object]
 
 
-class Key(NamedTuple):
-    """A key that has the same meaning in every labelling."""
-
-    shown: str
-    meaning: str
-
-
 FIXED = {
-    "unlabel": Key("0", "no label"),
-    "undo": Key("Ctrl+Z", "undo"),
-    "redo": Key("Ctrl+Shift+Z", "redo"),
-    "accept": Key("Enter", "accept"),
-    "skip": Key("N", "skip"),
+    "0": "no label",
+    "Ctrl+Z": "undo",
+    "Ctrl+Shift+Z": "redo",
+    "Enter": "accept",
+    "N": "skip",
 }
-"""Keys by what they do."""
+"""What keys do in every labelling."""
 NAMES = {
     Qt.Key.Key_Return.value: "Enter",
     Qt.Key.Key_Enter.value: "Enter",
@@ -53,17 +36,15 @@ USELESS = {
 }
 """Keys of napari that do nothing meanwhile, as do letters and digits: they change layers. Only V,
 which shows and hides the active layer, keeps its meaning."""
-FIELDS = QLineEdit, QAbstractSpinBox, QTextEdit, QPlainTextEdit
-"""Widgets in which one writes."""
 
 
 class Keys(QObject):
     """Handles keys in the window of a panel, before napari and the widgets do.
 
-    Keys are handled in the window, its canvas, all docks, and the widgets of `watch`. `label` is
-    called with the name of a class when its key is pressed. `acts` has the functions of `FIXED` by
-    their names. Other keys that switch tools of a layer, or delete what is selected, do nothing
-    from `bind` to `release`. While the active layer is being edited, all keys are those of napari:
+    Keys are handled in the window, its canvas, all docks, and the widgets of `watch`. `acts` has
+    a function for each value of `FIXED`; `label` is called with the name of a class when its key
+    is pressed. Other keys that switch tools of a layer, or delete what is selected, do nothing from
+    `bind` to `release`. While the active layer is being edited, all keys are those of napari:
     Ctrl+Z undoes a brush stroke then.
     """
 
@@ -75,7 +56,7 @@ class Keys(QObject):
         self._label = label
         self._began_in_field = False
         """Whether the focus was in a field when the last key was pressed."""
-        self._names: dict[str, str] | None = None
+        self._names: Mapping[str, str] | None = None
         """Names of the classes by their keys; None while nobody labels."""
 
     def watch(self, *widgets: QWidget) -> None:
@@ -91,7 +72,7 @@ class Keys(QObject):
                 window = window.parentWidget()
             if isinstance(window, QMainWindow) and (image := window.centralWidget()) is not None:
                 self.watch(window, *window.findChildren(QDockWidget), *image.findChildren(QWidget))
-        self._names = dict(names)
+        self._names = names
 
     def release(self) -> None:
         """Give all keys back."""
@@ -102,12 +83,14 @@ class Keys(QObject):
         if isinstance(event, QKeyEvent) and isinstance(watched, QWidget) and self._is_on:
             # A field ignores Enter after its own action, and may give up the focus before the press
             # arrives here; it is no Enter for the widgets around it.
-            is_written = _is_field(watched.focusWidget())
-            if event.type() == QEvent.Type.ShortcutOverride:
+            focus, is_first = watched.focusWidget(), event.type() == QEvent.Type.ShortcutOverride
+            enabled = Qt.InputMethodQuery.ImEnabled
+            is_written = focus is not None and bool(focus.inputMethodQuery(enabled))
+            if is_first:
                 self._began_in_field = is_written
             is_written |= self._began_in_field
             if not is_written and (act := self._act(event)) is not None:
-                if event.type() == QEvent.Type.ShortcutOverride:
+                if is_first:
                     event.accept()
                 elif event.type() == QEvent.Type.KeyPress and not event.isAutoRepeat():
                     act()
@@ -129,18 +112,9 @@ class Keys(QObject):
         if modifiers & Qt.KeyboardModifier.ControlModifier:
             shift = "Shift+" if modifiers & Qt.KeyboardModifier.ShiftModifier else ""
             name = f"Ctrl+{shift}{chr(event.key()) if event.key() < 128 else name}"
-        names = self._names or {}
-        acts: dict[str, Act] = {key: partial(self._label, names[key]) for key in names}
-        acts |= {key.shown: self.acts[x] for x, key in FIXED.items() if x in self.acts}
+        if name in FIXED:
+            return self.acts[FIXED[name]]
+        if self._names is not None and name in self._names:
+            return partial(self._label, self._names[name])
         is_useless = name in USELESS or (len(name) == 1 and name.isalnum() and name != "V")
-        return acts.get(name, _do_nothing if is_useless else None)
-
-
-def _is_field(widget: QWidget | None) -> bool:
-    # The line of a box gives it the focus.
-    is_box = isinstance(widget, QComboBox) and widget.isEditable()
-    return is_box or isinstance(widget, FIELDS)
-
-
-def _do_nothing() -> None:
-    """Stand for a key that is out of use."""
+        return (lambda: None) if is_useless else None

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from anndata import AnnData
 from napari.components import ViewerModel
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QObject, Qt
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QFileDialog, QLabel, QLineEdit, QWidget
 
-from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, delayed, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.keys import FIXED, Keys
-from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import ask_name
-from centroid_encoder.viewer.session.draft import is_trainable
+from centroid_encoder.viewer.session.draft import first_draft, is_trainable, new_draft, training_job
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
+from centroid_encoder.viewer.task import Task, run_job
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._centroid_encoder import Training
 
 HOW = (
     "Make classes, click or lasso cells in the image or in the map, and press the key of their "
@@ -27,71 +34,65 @@ HOW = (
 )
 TOO_FEW = "A live map appears once two classes have three cells each."
 NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
+PAUSE = 400
+"""Milliseconds after the last change of the labels."""
 
 
 class LabelPanel(QWidget):
     """Classes that are made by hand, with keys that label the selected cells.
 
-    `keys` binds the keys, `live` trains the live map. `body` is shown during a labelling.
+    `keys` binds the keys, `live` trains the live map, and `queue` suggests cells. `body` is shown
+    during a labelling.
     """
 
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
+        self.queue = queue = QueuePanel(session, form, viewer)
         self.keys = Keys(viewer, self, self.label)
-        self.live = LiveMap(session, form, self)
-        self.column_line = QLineEdit()
+        self.keys.acts = {"undo": session.undo, "redo": session.redo}
+        self.keys.acts |= {"accept": queue.accept, "skip": queue.skip}
+        self.keys.acts |= {"no label": partial(self.label, "")}
+        self.live = LiveMap(session, form, self._on_failed, self)
+        self.column_line, self.name_line = QLineEdit(), QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
-        self.column_line.setToolTip(
-            "Column for the labels: a new name, or a column that was labelled here before"
-        )
+        tip = "Column for the labels: a new name, or a column that was labelled here before"
+        self.column_line.setToolTip(tip)
+        self.name_line.setPlaceholderText("new class, then Enter")
+        self.name_line.setAccessibleName("New class")
+        self.name_line.returnPressed.connect(self.add_class)
         self.start_button = button("Start labelling", "", self.toggle)
         # A `Message` would keep the height that it needs before the page has its width.
         self.how = QLabel(HOW)
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.lost_text = Message()
-        restore = partial(session.change_labels, Labeling.restore)
-        discard = partial(session.change_labels, Labeling.discard)
-        self.restore_button = button("Restore", "Restore these labels, in one step", restore)
-        self.discard_button = button(
-            "Discard", "Delete these labels from the user data folder", discard
-        )
-        self._lost = QWidget()
-        self._lost.setLayout(
-            side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
-        )
-        self.name_line = QLineEdit()
-        self.name_line.setPlaceholderText("new class, then Enter")
-        self.name_line.setAccessibleName("New class")
-        self.name_line.returnPressed.connect(self.add_class)
-        self.import_action = QAction("Import labels …", self)
-        self.import_action.setToolTip("Read labels from a CSV with the columns cell and label")
-        self.import_action.triggered.connect(self._ask_import)
-        self.export_action = QAction("Labels given by hand as .csv …", self)
-        self.export_action.triggered.connect(self._ask_export)
         self.count_text = Message(wraps=False)
-        self.keys_text, self.live_text = Message(), Message()
+        self.keys_text, self.live_text, self.lost_text = Message(), Message(), Message()
         # A line does not end between a key and its meaning.
-        fixed = (f"{key.shown} {key.meaning}".replace(" ", "\u00a0") for key in FIXED.values())
+        fixed = (f"{key} {what}".replace(" ", "\u00a0") for key, what in FIXED.items())
         self.keys_text.say(f"Keys: of a class, or {', '.join(fixed)}.")
-        self.body, self._naming = QWidget(), QWidget()
-        self.names = side_by_side((self.name_line, 1))
-        """The line for a new class; more buttons can be added."""
-        self._naming.setLayout(self.names)
-        self.below = column(self.body, self._lost, self.keys_text, self.live_text)
-        """Texts that are shown during a labelling; more parts can be inserted."""
+        restore = partial(session.change_labels, Labeling.restore)
+        self.restore_button = button("Restore", "Restore these labels, in one step", restore)
+        tip = "Delete these labels from the user data folder"
+        self.discard_button = button(
+            "Discard", tip, partial(session.change_labels, Labeling.discard)
+        )
+        self._lost, self._naming, self.body = QWidget(), QWidget(), QWidget()
+        lost = (self.lost_text, 1), self.restore_button, self.discard_button
+        self._lost.setLayout(side_by_side(*lost))
+        self._naming.setLayout(side_by_side((self.name_line, 1), queue.suggest_button))
+        column(self.body, self._lost, queue, self.keys_text, self.live_text)
         self._column_label = QLabel("Column")
         start = self._column_label, (self.column_line, 1)
         top = side_by_side(*start, (self._naming, 3), (self.count_text, 2), self.start_button)
         column(self, top, self.how, self.body)
-        self.keys.acts |= {
-            "unlabel": partial(self.label, ""),
-            "undo": session.undo,
-            "redo": session.redo,
-        }
+        self.import_action = QAction("Import labels …", self)
+        self.import_action.setToolTip("Read labels from a CSV with the columns cell and label")
+        self.import_action.triggered.connect(self._ask_import)
+        self.export_action = QAction("Labels given by hand as .csv …", self)
+        ask = partial(ask_name, self, "labels.csv", "Labels (*.csv)", self.export_csv)
+        self.export_action.triggered.connect(lambda: ask())
         session.show_in(self.show_state)
-        self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_shown()
 
@@ -191,5 +192,89 @@ class LabelPanel(QWidget):
         if path:
             self.import_csv(Path(path))
 
-    def _ask_export(self) -> None:
-        ask_name(self, "labels.csv", "Labels (*.csv)", self.export_csv)
+
+class LiveMap(QObject):
+    """Trains a draft, and gives it to the session.
+
+    While one labels by hand, it is trained whenever labels have changed; else, if the table has no
+    map, when other labels were chosen. `form` has the features to learn from. `task` is the
+    training that runs, or None; it is dropped when labels change again. `failed` is called with the
+    exception that ended a training of labels by hand.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        form: TrainingForm,
+        failed: Callable[[Exception], object],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._form, self._failed = session, form, failed
+        self.task: Task | None = None
+        self._learned: object = None
+        """What the draft has learned, or is about to learn."""
+        self._timer = delayed(self, PAUSE, self._train)
+        session.show_in(self.show_state)
+        form.setting_changed.connect(self._on_change)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a training runs or is about to begin."""
+        return self.task is not None or self._timer.isActive()
+
+    def cancel(self) -> None:
+        """Drop the training that runs, and begin none."""
+        self._timer.stop()
+        if self.task is not None:
+            self.task.cancel()
+        self.task = self._learned = None
+
+    @property
+    def _labels(self) -> object:
+        """What a draft is to learn; None without labels, or with a map that it would replace."""
+        session, labeling = self._session, self._session.state.labeling
+        if labeling is not None:
+            there = labeling.is_there
+            return (labeling, labeling.classes, labeling.codes.tobytes()) if there else None
+        if session.state.result is not None or session.label_key is None:
+            return None
+        return session.state.cells, session.label_key, session.shown_codes.tobytes()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Train again when labels have changed; a training of the user replaces a first map."""
+        parts = "running", "cells", "labels", "label_key", "labeling", "result"
+        if now.labeling is None and now.running is not None:
+            self.cancel()
+        elif now.differs(before, *parts) and self._labels != self._learned:
+            self._on_change()
+
+    def _on_change(self) -> None:
+        self.cancel()
+        self._learned = self._labels
+        if self._learned is not None:
+            self._timer.start()
+
+    def _train(self) -> None:
+        session, labeling = self._session, self._session.state.labeling
+        adata, column = session.adata, session.label_key
+        if session.state.frame is not None or adata is None or column is None:
+            return
+        if labeling is None:
+            draft = first_draft(adata, column)
+        else:
+            draft, column = new_draft(labeling) if labeling.is_there else None, labeling.column
+        if draft is None:
+            session.show_draft(None)
+            return
+        parameters = self._form.parameters()
+        make = partial(training_job, draft, column, parameters, quick=labeling is None)
+        self.task = Task(partial(run_job, make), partial(self._on_end, draft), self)
+
+    def _on_end(self, draft: AnnData, job: Training, error: Exception | None) -> None:
+        self.task = None
+        if error is None:
+            job.write(draft)
+        self._session.show_draft(draft if error is None else None)
+        if error is not None and self._session.state.labeling is not None:
+            self._failed(error)

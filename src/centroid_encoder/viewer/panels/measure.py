@@ -52,9 +52,8 @@ class LayerList(QListWidget):
     @property
     def chosen(self) -> list[Any]:
         """The checked layers."""
-        states = [self.item(row).checkState() for row in range(self.count())]
-        pairs = zip(self._layers, states, strict=True)
-        return [layer for layer, state in pairs if state == Qt.CheckState.Checked]
+        checked = Qt.CheckState.Checked
+        return [x for i, x in enumerate(self._layers) if self.item(i).checkState() == checked]
 
 
 class MeasureDialog(QDialog):

@@ -6,7 +6,7 @@ import re
 
 from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QPainter, QPaintEvent, QResizeEvent
-from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
+from qtpy.QtWidgets import QLabel, QSizePolicy
 
 from centroid_encoder.viewer.session.state import Kind
 
@@ -21,8 +21,8 @@ class Message(QLabel):
     said = Signal(str)
     """There is another text; this is all of it."""
 
-    def __init__(self, parent: QWidget | None = None, *, wraps: bool = True) -> None:
-        super().__init__(parent)
+    def __init__(self, *, wraps: bool = True) -> None:
+        super().__init__()
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.setWordWrap(wraps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -10,19 +11,26 @@ from qtpy.QtCore import QEvent, QModelIndex, QObject, Qt
 from qtpy.QtGui import QKeyEvent, QKeySequence
 from qtpy.QtWidgets import QPushButton, QSizePolicy, QStackedWidget, QToolButton, QWidget
 
-from centroid_encoder.viewer.panels.check import verdict
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._result import LARGEST, StoredCrossValidation, fold_words
+from centroid_encoder.tl._summary import (
+    group_words,
+    permutation_words,
+    range_words,
+    unjudged_words,
+)
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.label_menu import LabelMenu
 from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
-    SOURCES,
     Source,
     available,
     confusion,
     list_cells,
 )
+from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
@@ -30,6 +38,12 @@ ROWS = 3
 """Number of visible rows."""
 SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
 """What a map has used a cell for, in words."""
+ERRORS = {
+    "voronoi": "in the region of another class",
+    "decoder": "in the region of another class",
+    "knn": "whose nearest five cells are of another class",
+}
+"""The error by each rule, in words."""
 
 
 class MisplacedTable(QWidget):
@@ -47,8 +61,6 @@ class MisplacedTable(QWidget):
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self._proposed = ""
-        """The class that the selected cells may belong to."""
         self.is_current = False
         """Whether the labels are those of the list."""
         self.view = TableView("Cells to review")
@@ -79,16 +91,15 @@ class MisplacedTable(QWidget):
         self.label_button.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
         self.label_button.setMenu(LabelMenu(session, self))
         self.label_button.clicked.connect(self.change)
-        tip = "Keep the labels of the selected cells, and take them off the list (K)"
-        self.right_button = button("Label is right", tip, self.keep)
-        tip = "Train a map on the corrected labels"
-        self.train_button = QPushButton("Train on corrections")
-        self.train_button.setToolTip(tip)
-        self.found, self.doubts = Message(), Message()
-        self.decisions = QWidget()
         # A long name of a class does not make the dock wider.
         policy = QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed
         self.label_button.setSizePolicy(*policy)
+        tip = "Keep the labels of the selected cells, and take them off the list (K)"
+        self.right_button = button("Label is right", tip, session.confirm_selected)
+        self.train_button = QPushButton("Train on corrections")
+        self.train_button.setToolTip("Train a map on the corrected labels")
+        self.found, self.doubts = Message(), Message()
+        self.decisions = QWidget()
         self.decisions.setLayout(side_by_side((self.label_button, 1), self.right_button))
         self.decisions.installEventFilter(self)
         above = side_by_side((self.source_box, 1), self.place_button, (self.decisions, 2))
@@ -123,26 +134,21 @@ class MisplacedTable(QWidget):
     def turn(self) -> None:
         """Show the evidence in place of the list, or the list again."""
         is_list = self.pages.currentWidget() is self.view
-        shown = self.evidence if is_list and self._current >= 0 else None
-        shown = shown or self.view
+        shown = (self.evidence if is_list and self._current >= 0 else None) or self.view
         self.pages.setCurrentWidget(shown)
         shown.setFocus()
 
     def change(self) -> None:
         """Give the selected cells the proposed label, and go on to the next one."""
-        if self._proposed:
-            self._session.label_selected(self._proposed)
+        if name := self._proposed:
+            self._session.label_selected(name)
         else:
             self.label_button.showMenu()
-
-    def keep(self) -> None:
-        """Find the labels of the selected cells right, and go on to the next one."""
-        self._session.confirm_selected()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Decide by keys: Enter changes the label, K keeps it, Ctrl+Z undoes the last step."""
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
-            acts = {Qt.Key.Key_K: self.keep}
+            acts = {Qt.Key.Key_K: self._session.confirm_selected}
             if watched is not self.decisions:  # There, Enter is that of a button.
                 acts |= {Qt.Key.Key_Return: self.change, Qt.Key.Key_Enter: self.change}
             if watched is self.evidence:
@@ -168,6 +174,17 @@ class MisplacedTable(QWidget):
         rows = [index.row() for index in self.view.selectionModel().selectedRows()]
         return rows[0] if rows and self.source is not None else -1
 
+    @property
+    def _proposed(self) -> str:
+        """The class that the selected cells may belong to; empty if it is no label."""
+        column = self.view.currentIndex().column()
+        name: object = ""
+        if self._current >= 0 and self.source is not None:
+            name = self.model.table[self.source.found].iloc[self._current]
+        elif self.source is None and column > 0:
+            name = self.model.headerData(column, Qt.Orientation.Horizontal)
+        return str(name) if name in self._session.new_labels else ""
+
     def _on_cells(self, *, is_other: bool = True) -> None:
         """List the cells again, in the order that the user has chosen, or compare the classes.
 
@@ -179,10 +196,10 @@ class MisplacedTable(QWidget):
         self.found.say(found)
         self.doubts.say(doubts, "warning")
         there = available(self._session)
-        entries: list[tuple[str, Source | None]] = [(x.name, x) for x in SOURCES if x in there]
+        entries: list[tuple[str, Source | None]] = [(source.name, source) for source in there]
         entries += [("classes that are confused", None)] * bool(there)
-        first = there[0] if there else REGIONS
-        source = self._wanted if self._wanted in dict(entries).values() else first
+        is_there = self._wanted in dict(entries).values()
+        source = self._wanted if is_there else next(iter(there), REGIONS)
         self.source_box.offer(entries, source)
         if source is not self.source:
             self.source = source
@@ -232,13 +249,13 @@ class MisplacedTable(QWidget):
         self.view.set_table(table, [("", ""), *((name, name) for name in names)], [0])
 
     def _on_click(self, index: QModelIndex) -> None:
-        """Select the cells of a field of the confused classes."""
-        if self.source is None and index.column() > 0:
-            _, _, labels, found = confusion(self._session)
-            rows = (labels == index.row()) & (found == index.column() - 1)
-            self._proposed = self.model.headerData(index.column(), Qt.Orientation.Horizontal)
-            how = f"label {self.model.table.iat[index.row(), 0]}, predicted {self._proposed}"
-            self._session.select(np.flatnonzero(rows), how=how)
+        """Select the cells of a field of the confused classes, or show the evidence on a cell."""
+        row, column = index.row(), index.column()
+        if self.source is None and column > 0:
+            _, classes, labels, found = confusion(self._session)
+            how = f"label {classes[row]}, predicted {classes[column - 1]}"
+            rows = np.flatnonzero((labels == row) & (found == column - 1))
+            self._session.select(rows, how=how)
         elif self.source is not None and len(self.view.selectionModel().selectedRows()) == 1:
             self.turn()
 
@@ -248,25 +265,82 @@ class MisplacedTable(QWidget):
 
     def _on_selection(self) -> None:
         """Offer the proposed label for the selected cells."""
-        if self._proposed not in self._session.new_labels:
-            self._proposed = ""
         can = self._session.editable is not None and bool(self._session.state.selected.any())
         self.label_button.setText(f"Change to {self._proposed or '…'}")
-        n, place = len(self.model.table), self._current + 1
-        text = f"{place:,} of {n:,}" if place else f"{n:,}"
-        n_decided = self.model.table.attrs.get("n_decided", 0)
-        if n_decided:
-            text += f" ✓{n_decided:,}"
-        tip = f"{n_decided:,} decided. Show the list, or the evidence on the selected cell"
-        self.place_button.setText(text)
-        self.place_button.setToolTip(tip)
-        self.place_button.setVisible(self.source is not None and n > 0)
         for one in (self.label_button, self.right_button):
             one.setEnabled(can)
+        n, place = len(self.model.table), self._current + 1
+        n_decided = self.model.table.attrs.get("n_decided", 0)
+        text = f"{place:,} of {n:,}" if place else f"{n:,}"
+        self.place_button.setText(text + f" ✓{n_decided:,}" * bool(n_decided))
+        tip = f"{n_decided:,} decided. Show the list, or the evidence on the selected cell"
+        self.place_button.setToolTip(tip)
+        self.place_button.setVisible(self.source is not None and n > 0)
 
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen and self.source is not None:
-            cells = self.model.table.iloc[chosen]
-            self._proposed = str(cells[self.source.found].iloc[0])
-            self._session.select(cells.index.to_numpy(), zoom=True)
+            self._session.select(self.model.table.index[chosen].to_numpy(), zoom=True)
+
+
+def verdict(session: Session) -> tuple[str, str]:
+    """Return sentences on the result of a cross-validation, and its warnings."""
+    adata, check = session.adata, session.state.check
+    if check is None or adata is None:
+        return "", ""
+    doubts = " ".join(map(sentence, check.warnings))
+    try:
+        of_images = StoredCrossValidation.read(adata, by_image(session.state.key))
+        is_grouped = check.params.get("group_key") is not None
+        if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
+            of_images = None
+        found = " ".join(_sentences(check, of_images, session.rule))
+        if of_images is not None:
+            # Leave out the warning that the error on new images is likely to be larger.
+            answered = f"group_key={of_images.params['group_key']!r}"
+            left = [text for text in check.warnings if answered not in text]
+            doubts = " ".join(map(sentence, left))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # An `InputError` names the damaged entry of uns; all others come from its values.
+        named = isinstance(error, InputError)
+        text = sentence(error) if named else f"The stored check is damaged: {error!r}."
+        return "", f"{text} Press Check labels to make it again."
+    return found, doubts
+
+
+def _sentences(
+    check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
+) -> Iterator[str]:
+    """Yield sentences on the result, and on that with whole images held out, if there is one."""
+    quality, name = check.quality, f"{check.label_key}: held-out cells {ERRORS[rule[0]]}"
+    if of_images is None:
+        yield f"{name}: {_error(check, rule)}."
+    else:
+        yield (
+            f"{name}, on images that the networks have seen: {_error(check, rule)}; on images that "
+            f"they have not seen: {_error(of_images, rule)}. Quote the second for new images."
+        )
+    if quality["n_unjudged"]:
+        yield sentence(unjudged_words(quality))
+    text = f"Error of always predicting the largest class: {_percent(quality[f'{LARGEST}_error'])}"
+    if np.isfinite(quality["input_knn_error"]):
+        error = _percent(quality["input_knn_error"])
+        text += f"; of the nearest five cells by all features: {error}"
+    yield f"{text}."
+    if check.permutation is not None:
+        words = permutation_words(check.permutation).replace("\n", ", ")
+        yield f"Probability of the own class against shuffled labels: {words}."
+
+
+def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
+    """Return the error by a rule with its interval and the number of folds; see `Session.rule`."""
+    error = f"{rule[0]}_error"
+    words = [range_words(check.quality, error).replace(" ", "\u00a0"), fold_words(check)]
+    words += [group_words(check.quality, check.params), f"n = {int(check.quality['n']):,}"]
+    words = [text.replace("n = ", "n\u00a0=\u00a0") for text in words if text]
+    return f"{_percent(check.quality[error])} ({', '.join(words)})"
+
+
+def _percent(share: float) -> str:
+    # A no-break space keeps the number and its sign on one line.
+    return f"{100 * share:.1f}\u00a0%"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,17 +28,20 @@ from centroid_encoder.viewer.panels.fields import (
     sources,
 )
 from centroid_encoder.viewer.panels.form import MISSING
-from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
-from centroid_encoder.viewer.panels.progress import Opening
+from centroid_encoder.viewer.panels.job import (
+    JobPanel,
+    TaskRow,
+    ask_table,
+    n_left_out,
+    read_and_check,
+    read_tables,
+)
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from centroid_encoder.tl._ingest import Ingestion
-    from centroid_encoder.tl._run import Job
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
@@ -77,18 +79,14 @@ class NewDataPanel(JobPanel):
         fields = self.features, self.missing, *limits, self.key_added
         form = Form((INGEST,), *fields)
         super().__init__(session, form)
-        self._used: Table | None = None
-        """Table with the map that the running job uses."""
-        self._failed: tuple[Table, str, Table] | None = None
-        """That table, its map and the new cells, for which a cure may be chosen."""
         tip = "Place the cells of this table in the map of another one, without training"
         self.place_button = button("", tip, self.place)
         """Shown for a table without a map; the parent lays it out."""
         self.place_button.hide()
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
-        self.opening = Opening(self._add, self.say_error)
+        self.opening = TaskRow()
         tip = "Read a .h5ad, a .zarr or a table of another program"
-        self.open_button = button("Open …", tip, self.opening.ask)
+        self.open_button = button("Open …", tip, self._ask)
         tip = (
             "Place these cells in the map without training: each gets a position, a class, a "
             "confidence and a novelty"
@@ -107,13 +105,16 @@ class NewDataPanel(JobPanel):
         """The table with the shown map, or None."""
         return None if self.session.state.result is None else self.session.table
 
-    def _add(self, adata: AnnData, name: str, *, path: Path) -> None:
-        """Add a table that was opened here, and choose it."""
-        self.table_box.choose(self.session.catalog.add(adata, name, path=path))
+    def _ask(self) -> None:
+        """Let the user choose a table, read it, and choose it as the new cells."""
+
+        def opened(adata: AnnData, name: str, *, path: Path) -> None:
+            self.table_box.choose(self.session.catalog.add(adata, name, path=path))
+
+        read_tables(self.opening, ask_table(self), opened, self.say_error)
 
     def show_state(self, before: State, now: State) -> None:
         """Offer the tables and the columns of parents, which depend on the map."""
-        super().show_state(before, now)
         if now.differs(before, "cells", "key") or (before.result is None) != (now.result is None):
             self.message.say("")
             self.key_added.value = now.key
@@ -123,8 +124,7 @@ class NewDataPanel(JobPanel):
         if now.differs(before, "tables", "cells", "result"):
             self.offer()
         if now.differs(before, "tables", "cells", "result", "labeling"):
-            origin = self._map_elsewhere
-            self.place_button.setVisible(origin is not None)
+            self.place_button.setVisible((origin := self._map_elsewhere) is not None)
             if origin is not None:
                 self.place_button.setText(f"Place in the map of {origin[0].name}")
 
@@ -145,7 +145,7 @@ class NewDataPanel(JobPanel):
     def place(self) -> None:
         """Place the cells of the shown table in the map of another one."""
         if (origin := self._map_elsewhere) is not None and self.session.table is not None:
-            self._place(*origin, self.session.table, {})
+            self._place(*origin, self.session.table)
 
     def offer(self) -> None:
         """Offer all tables except that with the map."""
@@ -158,29 +158,26 @@ class NewDataPanel(JobPanel):
             self._on_table(self.table_box.value)
         self.enable()
 
-    def run(self, **arguments: object) -> None:
+    def run(self) -> None:
         """Start to place the cells of the chosen table, unless a job is running."""
         reference, table = self.reference, self.table_box.value
         if reference is not None and table is not None:
-            self._place(reference, self.session.state.key, table, arguments)
-        elif self._failed is not None and self.session.table is self._failed[2]:
-            self._place(*self._failed, arguments)
+            self._place(reference, self.session.state.key, table)
 
-    def _place(
-        self, reference: Table, key: str, table: Table, arguments: Mapping[str, object]
-    ) -> None:
+    def _place(self, reference: Table, key: str, table: Table, **arguments: object) -> None:
         if self.task is not None:
             return
         stored = reference.adata.uns[key]["params"]
         names = {"key": key, "key_added": self.key_added.value.strip() or key}
         if self.parents.value and not self.confidence.value:
             self.confidence.value = SURE  # Otherwise every cell gets a class.
-        chosen = self.form.arguments(INGEST) | names | dict(arguments)
+        chosen = self.form.arguments(INGEST) | names | arguments
         call = Call("ingest", str(stored["label_key"]), chosen)
-        self._used, self._failed = reference, (reference, key, table)
         origin = reference.name if reference.path is None else reference.path.name
         make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
-        self.begin(table, call, make, table.name)
+        again = partial(self._place, reference, key, table)
+        written = partial(self._show_placed, reference, table, call)
+        self.begin(table, call, make, table.name, again, written=written)
 
     def enable(self) -> None:
         """Enable the controls that can be used now."""
@@ -193,12 +190,11 @@ class NewDataPanel(JobPanel):
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
-    def written(self, table: Table, call: Call) -> None:
+    def _show_placed(self, reference: Table, table: Table, call: Call) -> None:
         """Show the placed cells, unless the user has chosen a third table."""
-        session, reference, warning = self.session, self._used, self.message.text()
+        session, warning = self.session, self.message.text()
         if session.table not in (reference, table) or table not in session.catalog.tables:
             return
-        assert reference is not None
         with session.changing():
             session.set(key=call.key)
             if table is session.table:
@@ -221,7 +217,7 @@ class NewDataPanel(JobPanel):
         self._on_setting()
 
 
-def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
+def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Any:
     """Return the job that places the cells; `origin` is the name of the reference.
 
     Raises an InputError if the results would replace a map that was trained on these cells.
@@ -231,14 +227,14 @@ def ingestion(table: Table, call: Call, reference: AnnData, origin: str) -> Job:
     text = f"{table.name} has a map of its own named {call.key!r}, which would be overwritten;"
     check(fits, f"{text} choose another name under Store as", "key_added")
     try:
-        job = cast("Ingestion", read_and_check(table, call, reference))
+        job = read_and_check(table, call, reference)
     except InputError as error:
         if error.parameter == "missing":  # All cells lack some features: none can be left out.
             error.parameter = "max_missing"
         raise
     if "missing" not in call.parameters:
         without = replace(call, parameters={**call.parameters, "missing": "drop"})
-        dropping = cast("Ingestion", read_and_check(table, without, reference))
+        dropping = read_and_check(table, without, reference)
         job = dropping if n_left_out(dropping) else job
     job.origin = origin
     return job

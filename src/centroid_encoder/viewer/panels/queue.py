@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
+from magicgui.widgets import FloatSpinBox
 from napari.components import ViewerModel
-from qtpy.QtCore import QModelIndex
-from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
+from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.tables import obs_key
 from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
-from centroid_encoder.viewer.panels.keys import Keys
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Caption, Strip
 from centroid_encoder.viewer.session.draft import DRAFT_KEY
@@ -39,27 +36,16 @@ class QueuePanel(QWidget):
 
     `queue` is the queue, and `current` the present cell. `strip` shows the next cells if there are
     images; the parent lays out `suggest_button`. Without a live map, cells are compared by the
-    features of `form`. `applied` is called with the column that the predictions were written to.
+    features of `form`.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        form: TrainingForm,
-        viewer: ViewerModel,
-        keys: Keys,
-        applied: Callable[[str], object],
-    ) -> None:
+    def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
-        self._session = session
-        self._form = form
-        self._applied = applied
+        self._session, self._form = session, form
         self.queue = Queue()
         self._row = -1
         """Row of the cell that was shown last; −1 for none."""
         self._searching = Latest(self)
-        self._warned = ""
-        """The doubts that the user has read."""
         tip = "Show the cells whose labels would improve the live map most, one after the other"
         self.suggest_button = button("Suggest", tip, self.suggest)
         self.strip = Strip(session, viewer)
@@ -69,19 +55,14 @@ class QueuePanel(QWidget):
             "map. A column that this button wrote before is replaced"
         )
         self.apply_button = button("Apply to all", tip, self.apply)
-        self.confidence_box = QDoubleSpinBox()
-        self.confidence_box.setRange(0, 1)
-        self.confidence_box.setSingleStep(0.05)
-        self.confidence_box.setValue(MIN_CONFIDENCE)
         tip = "Cells with a confidence below this value become unassigned"
-        self.confidence_box.setToolTip(tip)
-        self.confidence_box.setAccessibleName("Least confidence")
-        least = QLabel("from confidence"), self.confidence_box
+        self.confidence_box = FloatSpinBox(value=MIN_CONFIDENCE, max=1, step=0.05, tooltip=tip)
+        self.confidence_box.native.setAccessibleName("Least confidence")
+        least = QLabel("from confidence"), self.confidence_box.native
         row = side_by_side(self.apply_button, *least)
         row.addStretch()
         column(self, self.text, self.strip, row)
-        keys.acts |= {"accept": self.accept, "skip": self.skip}
-        self.strip.clicked.connect(self._on_picture)
+        self.strip.clicked.connect(lambda index: self.go_to(index.row()))
         session.show_in(self.show_state)
 
     @property
@@ -95,14 +76,9 @@ class QueuePanel(QWidget):
         return np.empty(0, dtype=np.intp) if labeling is None else labeling.codes
 
     @property
-    def _open(self) -> list[Suggestion]:
-        """The cells that are still to be labelled, the present one first."""
-        return self.queue.open(self._codes)
-
-    @property
     def current(self) -> Suggestion | None:
         """The present cell; None at the end."""
-        return next(iter(self._open), None)
+        return next(iter(self.queue.open(self._codes)), None)
 
     @property
     def _colors(self) -> dict[str, str]:
@@ -131,26 +107,22 @@ class QueuePanel(QWidget):
 
     def go_to(self, place: int) -> None:
         """Show another cell of the strip."""
-        self.queue = self.queue.begin_with(self._open[place], self._codes)
+        self.queue = self.queue.begin_with(self.queue.open(self._codes)[place], self._codes)
         self._follow()
-
-    def _on_picture(self, index: QModelIndex) -> None:
-        self.go_to(index.row())
 
     def apply(self) -> None:
         """Write the labels of the live map into a column; first say which classes are doubtful."""
         warning = weak_classes(self._session)
-        if warning and warning != self._warned:
-            self._warned = warning
+        if warning and warning != self._session.state.message[0]:
             self._session.say(warning, "warning")
             return
         try:
-            column, text = apply_to_all(self._session, self.confidence_box.value())
+            column, text = apply_to_all(self._session, self.confidence_box.value)
         except ValueError as error:
             self._session.say(error, "error")
         else:
             self._session.say(text)
-            self._applied(column)
+            self._session.set(coloring=("", column))
 
     def show_state(self, before: State, now: State) -> None:
         """Follow the labels, and look for other cells with another live map."""
@@ -200,15 +172,9 @@ class QueuePanel(QWidget):
                 self._follow()
         self._show()
 
-    def _show_strip(self, cells: list[Suggestion]) -> None:
-        """Show the next cells and their proposals."""
-        colors, names = self._colors, [cell.label or "?" for cell in cells]
-        captions = [Caption(name, colors.get(name, GREY), is_given=False) for name in names]
-        self.strip.show_cells([x.row for x in cells], captions, [x.text for x in cells], 0)
-
     def _show(self) -> None:
         """Show where the queue is, and what can be done."""
-        now, cells = self._session.state, self._open[:N_THUMBNAILS]
+        now, cells = self._session.state, self.queue.open(self._codes)[:N_THUMBNAILS]
         if now.labeling is None:
             return
         if cells:
@@ -222,4 +188,6 @@ class QueuePanel(QWidget):
         is_joined = bool(self._session.catalog.joins)
         self.strip.setVisible(is_joined and self.strip.has_images and bool(cells))
         if not self.strip.isHidden():
-            self._show_strip(cells)
+            colors, names = self._colors, [cell.label or "?" for cell in cells]
+            captions = [Caption(name, colors.get(name, GREY), is_given=False) for name in names]
+            self.strip.show_cells([x.row for x in cells], captions, [x.text for x in cells], 0)

@@ -19,7 +19,7 @@ from napari.layers import Labels
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
+from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl, tl
 from centroid_encoder.errors import InputError
@@ -36,24 +36,41 @@ from centroid_encoder.viewer.session.state import State
 from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
-COUNTS = "Counts (*.csv)"
+FIGURES = "Figures (*.png *.pdf *.svg)"
+ENTRIES = {
+    "table": ("Table as .h5ad, .zarr or .csv …", "", TABLES),
+    "model": ("Model as .safetensors …", "map.safetensors", "Model (*.safetensors)"),
+    "figure": ("Figure as .png, .pdf or .svg …", "voronoi.png", FIGURES),
+    "picture": ("Image and map as .png, .pdf or .svg …", "image_and_map.png", FIGURES),
+    "reliability": ("Reliability page as .png, .pdf or .svg …", "reliability.png", FIGURES),
+    "counts": (
+        "Numbers of cells by class and image as .csv …",
+        "composition.csv",
+        "Counts (*.csv)",
+    ),
+    "outlines": (
+        "Classes and outlines as .geojson …",
+        "cells.geojson",
+        "Outlines for QuPath (*.geojson)",
+    ),
+}
+"""Texts of the entries of the menu, proposed names of the files, and their kinds."""
 ID = "id in the image"
 SAVING = "Saving …"
 SUFFIX = re.compile(r"\*(\.\w+)")
 PAUSE = 300
 """Milliseconds after which it is looked whether another table can be saved."""
-OUTLINES = "Outlines for QuPath (*.geojson)"
-MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
 class SaveRow(QWidget):
-    """The menu "Save" and the buttons "Undo" and "Redo"; the parent lays out `below`, its texts.
+    """The menu "Save" and the buttons "Undo" and "Redo".
 
+    The parent lays out `message`, and `without_button` below it. `entries` are those of the menu.
     `task` is the running task that writes a file, or None.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.message = Message()
         self.task: Task | None = None
@@ -62,41 +79,32 @@ class SaveRow(QWidget):
         """Makes a figure of what is on the screen; the parent sets it."""
         self._saved_to: Path | None = None
         self._again: Callable[[], None] = lambda: None
-        self.menu = menu = QMenu(self)
-
-        def action(text: str, default: str, kinds: str, save: Callable[[Path], None]) -> Any:
-            return menu.addAction(text, lambda: self._ask(default, kinds, save))
-
-        text = "Table as .h5ad, .zarr or .csv …"
-        self.save_table_action = action(text, "", TABLES, self.save_table)
-        self.update_action = menu.addAction("", self.update_store)
-        text = "Model as .safetensors …"
-        self.save_model_action = action(text, "map.safetensors", MODELS, self.save_model)
-        text = "Figure as .png, .pdf or .svg …"
-        self.save_figure_action = action(text, "voronoi.png", FIGURES, self.save_figure)
-        text = "Image and map as .png, .pdf or .svg …"
-        on_screen = partial(self.save_figure, plot=lambda *_, **__: self.picture())
-        self.save_picture_action = action(text, "image_and_map.png", FIGURES, on_screen)
-        text = "Reliability page as .png, .pdf or .svg …"
-        # Imported when the page is drawn, since that takes long.
-        self.save_reliability_action = action(
-            text, "reliability.png", FIGURES, lambda path: self.save_figure(path, pl.reliability)
+        self.menu = QMenu(self)
+        self.menu.setToolTipsVisible(True)
+        saves: tuple[Callable[[Path], None], ...] = (
+            self.save_table,
+            self.save_model,
+            self.save_figure,
+            lambda path: self.save_figure(path, lambda *_, **__: self.picture()),
+            # Imported when the page is drawn, since that takes long.
+            lambda path: self.save_figure(path, pl.reliability),
+            self.save_counts,
+            self.save_outlines,
         )
+        self.entries: dict[str, Any] = {}
+        for (name, (text, default, kinds)), save in zip(ENTRIES.items(), saves, strict=True):
+            self.entries[name] = self.menu.addAction(text, partial(self._ask, default, kinds, save))
+            if name == "table":
+                self.update_action = self.menu.addAction("", self.update_store)
+        self.menu.addSeparator()
+        self.copy_action = self.menu.addAction("Copy as Python", self.copy_script)
+        tip = "Copy a Python script that makes the same map and the same checks"
+        self.copy_action.setToolTip(tip)
         tip = (
             "Save the table with the map, the map alone, the figure, or a page with the figure and "
             "the checks of its reliability"
         )
-        text = "Numbers of cells by class and image as .csv …"
-        self.save_counts_action = action(text, "composition.csv", COUNTS, self.save_counts)
-        text = "Classes and outlines as .geojson …"
-        self.save_outlines_action = action(text, "cells.geojson", OUTLINES, self.save_outlines)
-        menu.addSeparator()
-        self.copy_action = menu.addAction("Copy as Python", self.copy_script)
-        menu.setToolTipsVisible(True)
-        self.copy_action.setToolTip(
-            "Copy a Python script that makes the same map and the same checks"
-        )
-        self.save_button = button("Save", tip, menu)
+        self.save_button = button("Save", tip, self.menu)
         self.undo_button = button("↶", "", session.undo)
         self.redo_button = button("↷", "", session.redo)
         for step, name in ((self.undo_button, "Undo"), (self.redo_button, "Redo")):
@@ -107,7 +115,6 @@ class SaveRow(QWidget):
         self.without_button = button("", tip, lambda: self._again())
         self.without_button.hide()
         self.setLayout(side_by_side(self.undo_button, self.redo_button, self.save_button))
-        self.below = self.message, self.without_button
         session.show_in(self.show_state)
         self._offer()
 
@@ -122,18 +129,17 @@ class SaveRow(QWidget):
     def _offer(self) -> None:
         """Enable what can be saved, undone or redone now."""
         table, now = self._session.table, self._session.state
-        result, checked = now.result, now.check
+        has_map, is_checked = now.result is not None, now.check is not None
+        # The classes of ingested cells are predictions without labels to compare with.
+        is_trained = now.result is not None and not now.result.is_query
         self.save_button.setVisible(table is not None)
         self.save_button.setEnabled(self.task is None)
-        of_result = self.save_model_action, self.save_figure_action, self.save_outlines_action
-        for action in of_result:
-            action.setEnabled(result is not None)
-        self.save_picture_action.setEnabled(now.drawn is not None)
-        self.copy_action.setEnabled(result is not None or checked is not None)
-        # The classes of ingested cells are predictions without labels to compare with.
-        trained = result is not None and not result.is_query
-        self.save_reliability_action.setEnabled(trained or checked is not None)
-        self.save_counts_action.setVisible(bool(self._session.catalog.images()))
+        for name in ("model", "figure", "outlines"):
+            self.entries[name].setEnabled(has_map)
+        self.entries["picture"].setEnabled(now.drawn is not None)
+        self.entries["reliability"].setEnabled(is_trained or is_checked)
+        self.entries["counts"].setVisible(bool(self._session.catalog.images()))
+        self.copy_action.setEnabled(has_map or is_checked)
         into = ""
         if table is not None and table.origin == "spatialdata":
             into = "its SpatialData"
@@ -149,24 +155,24 @@ class SaveRow(QWidget):
 
     def _check(self) -> None:
         """Say what a file cannot hold of the table that was chosen."""
+
+        def on_end(_: None, error: Exception | None) -> None:
+            if isinstance(error, InputError):
+                self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
+
         self.without_button.hide()
         self.message.say("")
         self._checking.drop()
         if (adata := self._session.adata) is not None and not adata.isbacked:
-            work = partial(check_writable, snapshot(adata))
-            self._checking.request(work, self._on_checked)
-
-    def _on_checked(self, _: None, error: Exception | None) -> None:
-        if isinstance(error, InputError):
-            self.message.say(f"This table cannot be saved as it is: {error}.", "warning")
+            self._checking.request(partial(check_writable, snapshot(adata)), on_end)
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results in a thread; a ``.csv`` holds less, see `save_csv`."""
         from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr
 
-        table, kind = self._session.table, path.suffix.lower()
-        if table is None:
+        if (table := self._session.table) is None:
             return
+        kind = path.suffix.lower()
         # A copy, since the user may change the table while the thread writes.
         adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
@@ -298,7 +304,7 @@ class SaveRow(QWidget):
                 written.set()
 
         # Python's end would break the writing, if the user closes the window meanwhile.
-        if (app := QApplication.instance()) is not None:
+        if (app := QGuiApplication.instance()) is not None:
             app.aboutToQuit.connect(lambda: written.wait())
         self.task = Task(work, on_end, self)
         self._offer()
@@ -318,8 +324,7 @@ class SaveRow(QWidget):
     @property
     def proposal(self) -> str:
         """Proposed file name for the table: that of the last save, or else a new one."""
-        path = None if self._session.table is None else self._session.table.path
-        if path is None:
+        if self._session.table is None or (path := self._session.table.path) is None:
             return f"cells_{self._session.state.key}.h5ad"
         # A dialog opens a store in place of choosing it.
         is_own = path == self._saved_to and path.suffix != ".zarr"

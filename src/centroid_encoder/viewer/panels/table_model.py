@@ -71,8 +71,6 @@ class TableModel(QAbstractTableModel):
         """
         self.beginResetModel()
         self.table, self._headers = table, headers
-        self._values = table.to_numpy(object)
-        self._tips = table["tip"].tolist() if "tip" in table else [""] * len(table)
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -102,14 +100,15 @@ class TableModel(QAbstractTableModel):
 
     def data(self, index: Any, role: int = 0) -> Any:
         """Return the text of a cell."""
-        value = self._values[index.row(), index.column()]
+        value = self.table.iat[index.row(), index.column()]
         is_number = isinstance(value, float | np.floating)
         if role == Qt.ItemDataRole.DisplayRole:
             if pd.isna(value):
                 return "–"
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self._tips[index.row()] or str(value)
+            tip = self.table["tip"].iat[index.row()] if "tip" in self.table else ""
+            return tip or str(value)
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, get_args
 
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout
+import pandas as pd
+from qtpy.compat import isalive
+from qtpy.QtCore import QModelIndex, Qt
+from qtpy.QtWidgets import QDialog, QLabel, QMenu, QVBoxLayout, QWidget
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tables import ROLES
+from centroid_encoder.tables import ROLES, Role
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.fields import button, column, form_layout, page
+from centroid_encoder.viewer.panels.fields import button, column, form_layout
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, n_left_out, read_and_check
-from centroid_encoder.viewer.panels.message import sentence
-from centroid_encoder.viewer.panels.roles import RolesDialog
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.provenance import Call, Function, by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import Kind, State
 
-if TYPE_CHECKING:
-    from centroid_encoder.tl._cross_validate import CrossValidation
-    from centroid_encoder.tl._run import Job
-
 OTHER_LABELS = "This is the map of"
+HEADERS = [
+    ("column", ""),
+    ("role", "What the column holds; click to change it"),
+    ("reason", "Why it has this role"),
+]
+COLUMN, ROLE = 0, 1
+HINT = (
+    "Click a role to choose another one; only features are learned from. An image may also be a "
+    "donor, a well or another group of cells."
+)
 
 
 class TrainingPanel(JobPanel):
@@ -57,18 +65,19 @@ class TrainingPanel(JobPanel):
         self.of_new_data = QVBoxLayout()
         """For fields on how new data are mapped."""
         parts = self.of_map, self.form.advanced, QLabel("For New data"), self.of_new_data
-        page(self.settings, *parts)
+        column(self.settings, *parts).setContentsMargins(6, 4, 6, 4)
         column(self, self.form)
-        self.form.label_key_changed.connect(session.choose_labels)
+        self.form.label_key.changed.connect(session.choose_labels)
         session.show_in(self.show_state)
         self.enable()
 
     def show_state(self, before: State, now: State) -> None:
         """Show a message, offer the columns, and say which labels the map shows."""
-        super().show_state(before, now)
+        self.enable()
         if now.differs(before, "message"):
             self._on_said(*now.message)
-        if now.differs(before, "columns", "cells"):
+        is_other = now.label_key != self.form.label_key.value
+        if is_other or now.differs(before, "columns", "cells"):
             self._on_columns()
         if now.differs(before, "label_key", "result", "draft", "labeling", "columns", "cells"):
             # Other labels would not be those that one gives by hand.
@@ -80,7 +89,7 @@ class TrainingPanel(JobPanel):
         """Whether the running job is a check."""
         return self.call is not None and self.call.function == "cross_validate"
 
-    def run(self, **_: object) -> None:
+    def run(self) -> None:
         """Start a training on the chosen table with the settings of the form."""
         self._begin("centroid_encoder")
 
@@ -90,29 +99,12 @@ class TrainingPanel(JobPanel):
 
     def show_columns(self) -> None:
         """Open a window with the roles of the columns."""
-        dialog = RolesDialog(self.session)
-        dialog.setParent(self, dialog.windowFlags())
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
+        RolesDialog(self.session, self).open()
 
     def enable(self) -> None:
         """Enable the buttons if a job can start."""
         for one in (self.train_button, self.check_action, self.columns_action):
             one.setEnabled(self.session.table is not None and self.task is None)
-
-    def written(self, table: Table, call: Call) -> None:
-        """After a check of several images, start a second one with whole images held out."""
-        images = self.session.catalog.image_column if table is self.session.table else None
-        if call.function != "cross_validate" or images is None or images == call.label_key:
-            return
-        if "group_key" in call.parameters or table.adata.obs[images].nunique() < 2:
-            return
-        own = ("n_folds", "n_permutations")
-        parameters = {k: v for k, v in call.parameters.items() if k not in own}
-        parameters |= {"group_key": images, "key_added": by_image(call.key)}
-        call = Call("cross_validate", call.label_key, parameters)
-        make = partial(training_job, table, call)
-        self.begin(table, call, make, f"{table.name}, {images} held out")
 
     def _begin(self, function: Function) -> None:
         if self.task is not None:
@@ -125,18 +117,25 @@ class TrainingPanel(JobPanel):
         if self.session.state.key != "ce":
             chosen["key_added"] = self.session.state.key
         call = Call(function, label_key, chosen)
-        self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
+        make, again = partial(training_job, table, call), partial(self._begin, function)
+        written = partial(self._check_images, table, call)
+        self.begin(table, call, make, f"{table.name}, {label_key}", again, written=written)
 
-    def say_notices(self, notices: Sequence[str]) -> None:
-        """Show warnings of a job, and offer to hold out whole groups if one advises it."""
-        cures, texts = {}, []
-        for notice in notices:
-            text, _, column = notice.partition(": pass group_key=")
-            if column and (name := column.strip("'")) in self.form.group_key.choices:
-                cures[f"Hold out whole {name}s"] = partial(self.set_and_run, group_key=name)
-            texts.append(text)
-        super().say_notices(texts)
-        self.offer_cures(cures)
+    def _check_images(self, table: Table, call: Call) -> None:
+        """After a check of several images, start a second one with whole images held out."""
+        images = self.session.catalog.image_column if table is self.session.table else None
+        if call.function != "cross_validate" or images is None or images == call.label_key:
+            return
+        if "group_key" in call.parameters or table.adata.obs[images].nunique() < 2:
+            return
+        own = ("n_folds", "n_permutations")
+        parameters = {k: v for k, v in call.parameters.items() if k not in own}
+        parameters |= {"group_key": images, "key_added": by_image(call.key)}
+        call = Call("cross_validate", call.label_key, parameters)
+        make = partial(training_job, table, call)
+        missed = "The error on new images could not be estimated."
+        name = f"{table.name}, {images} held out"
+        self.begin(table, call, make, name, self.check, missed=missed)
 
     def _on_said(self, said: str | Exception, kind: Kind) -> None:
         # The buttons belong to the last message.
@@ -152,6 +151,7 @@ class TrainingPanel(JobPanel):
         has_roles = session.adata is not None and ROLES in session.adata.uns
         self.columns_action.setVisible(has_roles)
         self.form.set_adata(session.adata, session.label_key or session.shown_labels)
+        session.choose_labels(self.form.label_key.value)
 
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
@@ -161,41 +161,69 @@ class TrainingPanel(JobPanel):
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
 
-    def _on_failed(self, error: Exception) -> None:
-        if self.call is not None and self.call.key == by_image(self.session.state.key):
-            self._end()
-            text = f"The error on new images could not be estimated. {sentence(error)}"
-            self.message.say(text, "warning")
-        else:
-            super()._on_failed(error)
 
+def training_job(table: Table, call: Call) -> Any:
+    """Return a training or a check; a check uses all cores where that is faster.
 
-def training_job(table: Table, call: Call) -> Job:
-    """Return a training or a check; a check uses all cores where that is faster."""
+    Cells with missing values are left out if they are few and the call does not say otherwise.
+    """
     try:
         job = read_and_check(table, call, call.label_key)
     except InputError as error:
         if error.parameter == "missing" and "missing" not in call.parameters:
-            return _without_few(table, call, error)
+            without = replace(call, parameters={**call.parameters, "missing": "drop"})
+            job = training_job(table, without)
+            if not (n := n_left_out(job)):
+                raise
+            text = f"{n:,} of {len(job.kept):,} cells are left out: values are missing"
+            job.notices = [text, *job.notices]
+            return job
         if error.parameter != "key_added":
             raise
         # The form has no field for `key_added`.
         text = f"the column {call.label_key!r} belongs to a result that this run would overwrite"
         raise InputError(f"{text}; choose another column under Classes", "label_key") from error
     if call.function == "cross_validate":
-        check = cast("CrossValidation", job)
-        check.n_jobs = check.suitable_jobs
+        job.n_jobs = job.suitable_jobs
     return job
 
 
-def _without_few(table: Table, call: Call, error: InputError) -> Job:
-    """Return a job without the cells with missing values, if these are few."""
-    parameters = {**call.parameters, "missing": "drop"}
-    job: Any = training_job(table, Call(call.function, call.label_key, parameters))
-    if not (n := n_left_out(job)):
-        raise error
-    job.notices = [
-        f"{n:,} of {len(job.kept):,} cells are left out: values are missing",
-        *job.notices,
-    ]
-    return cast("Job", job)
+class RolesDialog(QDialog):
+    """A row for each column of the table; a click changes its role."""
+
+    def __init__(self, session: Session, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Centroid-Encoder: columns")
+        self.resize(640, 480)
+        self.view, self.text = TableView("Columns of the table"), Message()
+        self.view.clicked.connect(self._on_clicked)
+        self.text.say(HINT)
+        column(self, self.view, self.text)
+        session.show_in(self.show_state)
+        self._show()
+
+    def show_state(self, before: State, now: State) -> None:
+        """Show the columns of another table."""
+        if now.differs(before, "cells") and isalive(self):  # type: ignore[no-untyped-call]
+            self._show()
+
+    def _show(self) -> None:
+        adata = self._session.adata
+        if adata is None or ROLES not in adata.uns:
+            self.close()
+            return
+        found = adata.uns[ROLES]
+        reasons = found["reason"].where(~found["doubt"], "in doubt: " + found["reason"])
+        rows = zip(found["column"], found["role"], reasons, strict=True)
+        table = pd.DataFrame(list(rows), columns=range(len(HEADERS)))
+        self.view.set_table(table, HEADERS, [0, 2])
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        if index.column() == ROLE:
+            name = self.view.frame.table.iloc[index.row(), COLUMN]
+            menu = QMenu(self)
+            for other in get_args(Role):
+                menu.addAction(other, partial(self._session.choose_roles, {name: other}))
+            self.view.open_menu(menu, index)
