@@ -6,8 +6,9 @@ import pytest
 from anndata import AnnData
 from napari.layers import Labels, Points
 
+from centroid_encoder.tables import axis
+from centroid_encoder.tl._positions import positions as positions_of
 from centroid_encoder.viewer.data.catalog import FOLLOWS, Catalog
-from centroid_encoder.viewer.data.columns import axis, coordinates
 from centroid_encoder.viewer.data.join import Misfit
 from centroid_encoder.viewer.data.reader import read_table
 from centroid_encoder.viewer.data.tables import Table
@@ -95,7 +96,7 @@ def test_positions_are_found_in_columns(names):
     image, adata = tissue()
     places = adata.obsm.pop("spatial")[:, ::-1]
     adata.obs[list(names)] = places
-    found = coordinates(adata)
+    found = positions_of(adata)
     assert np.array_equal(found[1], places)
     adata.obs["cell_id"] += 1
     misfit = misfit_of(catalog_of(adata, Labels(image)))

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 from napari.layers import Layer
-from numpy.typing import NDArray
 
-from centroid_encoder.tables import ID_NAMES, IMAGE_NAMES, MAX_GROUPS, axis
-from centroid_encoder.tl._matrix import in_memory
+from centroid_encoder.tables import ID_NAMES, IMAGE_NAMES, MAX_GROUPS
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 OBS_NAMES = "obs_names"
@@ -226,33 +222,3 @@ def _words(name: str) -> list[str]:
     name = re.sub(NUMBER, "", re.split(r"[/\\]", name)[-1]).lower()
     words = re.findall(r"\d+|[^\W\d_]+", EXTENSIONS.sub("", name))
     return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
-
-
-def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
-    """Return the positions of cells in ``obsm["spatial"]`` or in columns such as ``X_centroid``.
-
-    The first value says for messages where they are stored. The second one is an (n_obs, 2 or 3)
-    array in napari's order of axes, (z,) y, x. None if there are no positions.
-    """
-    spatial = numbers(adata.obsm.get("spatial"))
-    if spatial is not None and spatial.shape[1] in (2, 3):
-        return "obsm: spatial", spatial[:, ::-1]
-    # The centers come before the other places of a cell, such as its brightest pixel.
-    found = {axis(name): name for name in adata.obs.columns[::-1] if "box" not in str(name).lower()}
-    for wanted in ("zyx", "yx", "012", "01"):
-        if set(wanted) <= set(found):
-            columns = [found[a] for a in wanted]
-            where = " and ".join(map(repr, columns[-2:]))
-            place = numbers(adata.obs[columns])
-            return None if place is None else (where, place)
-    return None
-
-
-def numbers(value: Any) -> NDArray[np.floating] | None:
-    """Return a matrix of numbers with at least one complete row, or None for anything else."""
-    if isinstance(value, pd.DataFrame):
-        value = in_memory(value)
-    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
-        return None
-    table = value.astype(float)
-    return table if np.isfinite(table).all(axis=1).any() else None

@@ -12,7 +12,8 @@ from scipy.spatial import cKDTree
 
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.tables import affine_residuals
-from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, name_of, whole_numbers
+from centroid_encoder.tl._positions import positions
+from centroid_encoder.viewer.data.columns import OBS_NAMES, name_of, whole_numbers
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
 from centroid_encoder.viewer.data.tables import Table
 
@@ -213,7 +214,7 @@ def find_misfit(link: Link, join: Join, question: str = "") -> ValueError | None
     Positions and pixels are compared after an affine fit, so units, origin and directions of the
     axes do not matter.
     """
-    where, places = coordinates(link.table.adata) or ("", None)
+    where, places = positions(link.table.adata) or ("", None)
     asked = Misfit(question, link) if question else None
     if join.of.item != "label":
         return asked

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from centroid_encoder.errors import issue_warning
 from centroid_encoder.tables import is_table, opened, read_with_notices, reading
-from centroid_encoder.viewer.data.columns import coordinates, numbers
+from centroid_encoder.tl._positions import numbers, positions
 
 COLOR = "#8f9aa8"
 """Colour of the points: visible on napari's dark and light canvas."""
@@ -47,7 +47,7 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     has the names of the cells, ``metadata["adata"]`` the AnnData, and ``metadata["path"]`` its
     file. Raises a ValueError if there are no coordinates.
     """
-    place = coordinates(adata)
+    place = positions(adata)
     found = (numbers(value) for value in adata.obsm.values())
     # The second axis of an embedding points up in a plot and down in napari.
     flat = (one[:, ::-1] * [-1, 1] for one in found if one is not None and one.shape[1] == 2)

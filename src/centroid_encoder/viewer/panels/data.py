@@ -22,10 +22,10 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.tables import is_table
+from centroid_encoder.tl._positions import positions
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,
     ONE_IMAGE,
-    coordinates,
     image_columns,
     may_be_ids,
 )
@@ -235,7 +235,7 @@ class DataPanel(QWidget):
             self.joined_text.say(catalog.absence() if catalog.join is None else str(catalog.join))
         self._show_fault(bool(images))
         without_layer = table is not None and not (catalog.link or catalog.reading)
-        places = coordinates(table.adata) if table is not None and without_layer else None
+        places = positions(table.adata) if table is not None and without_layer else None
         self.positions_button.setVisible(places is not None)
         self._show_lists()
 

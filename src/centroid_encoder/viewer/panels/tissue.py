@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, QTimer
 from qtpy.QtWidgets import QApplication
 
-from centroid_encoder.viewer.data.columns import coordinates, image_of, image_stem
+from centroid_encoder.tl._positions import positions
+from centroid_encoder.viewer.data.columns import image_of, image_stem
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join, TableImage
 from centroid_encoder.viewer.data.tables import is_drawn
@@ -316,7 +317,7 @@ class Tissue:
         adata = self._session.adata
         # Points without positions are drawn in an embedding.
         is_flat = any(isinstance(layer, Points) for layer, _ in shown)
-        is_flat = is_flat and adata is not None and coordinates(adata) is None
+        is_flat = is_flat and adata is not None and positions(adata) is None
         rows = np.concatenate([np.empty(0, dtype=np.intp), *inside])
         self._session.select(rows, mode, how="lasso in the image", uses_features=is_flat)
         # Clear later, since napari still uses the line.

@@ -20,7 +20,7 @@ from anndata import AnnData
 from platformdirs import user_data_path
 
 from centroid_encoder.errors import check
-from centroid_encoder.viewer.data.columns import coordinates
+from centroid_encoder.tl._positions import positions
 
 FOLDER = "CENTROID_ENCODER_JOURNALS"
 """Environment variable with another folder for the journals."""
@@ -34,7 +34,7 @@ def journal_path(adata: AnnData, column: str) -> Path:
     Its name depends on the positions of the cells, too: many tables have the same cell names.
     """
     digest = hashlib.blake2b("\n".join([column, *adata.obs_names]).encode(), digest_size=16)
-    if (found := coordinates(adata)) is not None:
+    if (found := positions(adata)) is not None:
         digest.update(np.round(np.nan_to_num(found[1]), 1).astype("<f4").tobytes())
     folder = os.environ.get(FOLDER) or user_data_path("centroid-encoder") / "journals"
     return Path(folder) / f"{digest.hexdigest()}.csv"

@@ -10,7 +10,7 @@ from scipy import sparse
 from centroid_encoder.errors import check
 from centroid_encoder.pl._values import read_values
 from centroid_encoder.tl._matrix import in_memory
-from centroid_encoder.viewer.data.columns import numbers
+from centroid_encoder.tl._positions import numbers
 
 Plane = str | tuple[str, str]
 """Name of a representation, or of two columns."""
