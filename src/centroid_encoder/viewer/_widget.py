@@ -51,7 +51,7 @@ from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State, Version
-from centroid_encoder.viewer.task import Task, import_jobs
+from centroid_encoder.viewer.task import Task
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -394,7 +394,9 @@ class CentroidEncoderWidget(QWidget):
 
     def _load(self) -> None:
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
-        import_jobs()
+        Task(lambda _: None, self._on_loaded, self)
+
+    def _on_loaded(self, *_: object) -> None:
         if self.message.text() == LOADING:
             self.message.say("")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib import import_module
-from threading import Event, Thread
+from threading import Event, Thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
@@ -39,6 +39,7 @@ class Steps:
         self.may_go_on = Event()
         """Not set while the GUI draws a frame, which would take it twice as long beside the job."""
         self.may_go_on.set()
+        self.has_torch, self.may_begin = Event(), Event()
 
     def __call__(self, step: Report | Progress | None) -> bool:
         """Store a step; return whether the job must stop."""
@@ -63,8 +64,12 @@ class Task(QObject):
     the GUI thread, and before that call. The task is deleted after its end.
 
     With `live`, the frames of a training are shown. A `daemon` only reads: it needs no import of
-    jobs, and it does not keep the process alive after the window was closed.
+    jobs, and it does not keep the process alive after the window was closed. All others begin once
+    PyTorch was imported, in the thread, since that takes a second.
     """
+
+    _can_run_jobs = False
+    """Whether all is imported that jobs need."""
 
     news = Signal(str, object)
     """A kind and an object: the job that has ``"begun"``, once its input was read and checked; the
@@ -93,8 +98,8 @@ class Task(QObject):
         self._timer = QTimer(self, interval=INTERVAL)
         self._timer.timeout.connect(self._check)
         self._result: Any = Future()
-        if not daemon:
-            import_jobs()
+        if daemon or Task._can_run_jobs:
+            steps.may_begin.set()
         self._timer.start()
         Thread(target=_run, args=(work, steps, self._result), daemon=daemon).start()
 
@@ -120,6 +125,10 @@ class Task(QObject):
 
     def _check(self) -> None:
         """Emit what the thread has stored; a slot may cancel the task."""
+        if self._steps.has_torch.is_set() and not self._steps.may_begin.is_set():
+            _import_jobs()
+            Task._can_run_jobs = True
+            self._steps.may_begin.set()
         # The thread stores nothing after its end.
         has_ended = self._result.done()
         for name in ("begun", "reported", "framed"):
@@ -144,13 +153,22 @@ class Task(QObject):
 def _run(work: Callable[[Steps], Any], steps: Steps, result: Future[Any]) -> None:
     """Call `work`, and store its result or its exception."""
     try:
+        if not steps.may_begin.is_set():
+            import_module("torch")
+            steps.has_torch.set()
+        while not steps.may_begin.wait(INTERVAL / 1000):
+            if steps.cancelled.is_set() or not main_thread().is_alive():
+                raise StoppedTooEarly
         result.set_result(work(steps))
     except BaseException as error:
         result.set_exception(error)
 
 
-def import_jobs() -> None:
-    """Import what jobs need in the GUI thread; imports in two threads can fail."""
+def _import_jobs() -> None:
+    """Import what jobs need, but for PyTorch, in the GUI thread.
+
+    Imports of one package in two threads can fail; those of PyTorch are its own.
+    """
     for name in tl.__all__:
         getattr(tl, name)
     import_module("sklearn.manifold")
