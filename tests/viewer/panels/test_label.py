@@ -58,8 +58,8 @@ def test_keys_label_the_selected_cells(kind, label, strike, table, viewer, qtbot
     strike(KEY.Key_Z, CTRL)
     strike(KEY.Key_Z, CTRL | SHIFT)
     assert given(table)["cell2"] == "b"
-    # The layer shows the labels in the next event.
-    qtbot.wait(1)
+    # The layer shows the labels in one of the next events.
+    qtbot.waitUntil(lambda: not widget.cells.tissue.due)
     layer = viewer.layers["cells"]
     if kind == "points":
         shown = layer.face_color
