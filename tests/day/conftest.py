@@ -43,6 +43,12 @@ def next_files(user: User) -> Files:
 
 
 @pytest.fixture(scope="module")
+def stained_files(user: User) -> Files:
+    """One more image, whose stains are stronger or weaker."""
+    return make_files(FOLDER / "data", "E", seed=13, gain=1)
+
+
+@pytest.fixture(scope="module")
 def decided() -> dict[str, str]:
     """The reviewed cells, with their new labels; empty for a label that is right."""
     return {}

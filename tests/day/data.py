@@ -29,8 +29,11 @@ class Files(NamedTuple):
     """The content of the table; the index has the names of the cells."""
 
 
-def make_files(folder: Path, names: str, seed: int) -> Files:
-    """Write an image and a mask for each letter, and one CSV of their cells."""
+def make_files(folder: Path, names: str, seed: int, gain: float = 0) -> Files:
+    """Write an image and a mask for each letter, and one CSV of their cells.
+
+    `gain` is the standard deviation of the logarithms of factors of the markers.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     images, masks, tables = [], {}, []
     for i, name in enumerate(names):
@@ -47,6 +50,7 @@ def make_files(folder: Path, names: str, seed: int) -> Files:
         known = made.adata.obs[["cell_id", "cell_type"]].assign(image=name, x=x, y=y)
         markers = made.adata.to_df()[[f"{channel}: nucleus mean" for channel in CHANNELS]]
         markers = markers.rename(columns=lambda column: column.split(":")[0])
+        markers *= np.exp(gain * np.random.default_rng(seed).normal(size=markers.shape[1]))
         tables.append(known.astype({"cell_type": str}).join(markers))
     cells = pd.concat(tables, ignore_index=True)
     path = folder / f"cells_{names}.csv"

@@ -280,5 +280,15 @@ def test_copy_the_placing(user: User, next_files: Files) -> None:
     assert_same_map(run_copied(user, next_files), ad.read_h5ad(next_files.saved))
 
 
+def test_an_image_that_fails(user: User, stained_files: Files) -> None:
+    """Other stains change the classes, and a warning says how many may be wrong."""
+    user.click("New data", "QTabBar")
+    user.click("Open …")
+    user.choose_file(stained_files.table)
+    user.click("Map new data")
+    user.wait_for("*of the labels may be wrong*")
+    user.wait_for("[0-9]* cells placed, * differ from cell_type")
+
+
 def test_close_again(user: User) -> None:
     assert user.close() == 0
