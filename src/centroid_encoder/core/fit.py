@@ -18,7 +18,14 @@ from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.frames import first_frame, placed_frame
-from centroid_encoder.core.inputs import Inputs, class_sums, fit_standardizer, network_axes, project
+from centroid_encoder.core.inputs import (
+    Inputs,
+    Standardizer,
+    class_sums,
+    fit_standardizer,
+    network_axes,
+    project,
+)
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
@@ -184,19 +191,7 @@ def fit(
     weights = np.asarray(given / given[codes[rows]].mean(), dtype=np.float32)
 
     # What the networks receive, and the places of the classes, come from a sample of the rows.
-    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
-    sampled = rows[in_sample]
-    standardizer, shares, sample = fit_standardizer(
-        X,
-        rows,
-        codes[rows],
-        params["scale"],
-        np.inf if params["clip"] is None else params["clip"],
-        params["max_features"],
-        division.folds[rows] if division.n_networks > 1 else None,
-        in_sample,
-    )
-    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
+    standardizer, shares, sampled, z = _standardized(X, codes, division, params, device)
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
     inputs, placer = Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
@@ -210,38 +205,20 @@ def fit(
     first = partial(first_frame, X.shape[0], placer, inputs, z, sampled, codes[sampled])
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first)):
         raise StoppedTooEarly
-    del z, sample, first
+    del z, first
 
     # The training.
     received, along = _read(X, stored, placed_by[stored], inputs, placer, device)
-    trains, validates = (np.searchsorted(stored, x) for x in (rows, division.validation))
-    data = TrainingData(
-        received,
-        torch.from_numpy(codes[stored]).to(device),
-        torch.from_numpy(trains).to(device),
-        torch.from_numpy(validates).to(device),
-        torch.from_numpy(weights).to(device),
-        torch.from_numpy(division.folds[stored]).to(device),
-        noise,
-    )
+    data = _training_data(received, codes, division, weights, noise)
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
-        centroids = _centroids(received, trains, codes[rows], n_classes)
+        centroids = _centroids(received, data.train.cpu().numpy(), codes[rows], n_classes)
         output, compactness = settings["output"], settings["compactness"]
         targets = objective = CentroidTargets.fit(centroids, output, device, compactness)
 
     generator = torch.Generator().manual_seed(seed)
     widths = (n_components, objective.n_outputs) if placer is None else (objective.n_outputs, 0)
-    network = Network(
-        inputs.n,
-        settings["hidden"],
-        *widths,
-        settings["activation"],
-        generator,
-        batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
-    ).to(device)
-    network.votes.copy_(torch.from_numpy(division.votes))
+    network = _network(inputs.n, widths, settings, division, generator).to(device)
     frame = partial(
         placed_frame, X.shape[0], placer, stored, codes[stored], placed_by[stored], along
     )
@@ -270,6 +247,72 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     check(fits, f"{text} merge classes, or pass placement='bottleneck'", "placement")
     check_labels(classes[known])
     return known
+
+
+def _standardized(
+    X: Matrix | Lazy,
+    codes: Codes,
+    division: Division,
+    params: Mapping[str, Any],
+    device: torch.device,
+) -> tuple[Standardizer, Doubles, Codes, Tensor]:
+    """Compute the standardisation, and standardise a sample of the training rows.
+
+    Returns the standardizer and the shares of `fit_standardizer`, the (s,) rows of the sample, and
+    the (s, k) standardised rows.
+    """
+    rows = division.train
+    in_sample = representatives(codes[rows], N_SAMPLE, N_OF_CLASS, np.random.default_rng(0))
+    standardizer, shares, sample = fit_standardizer(
+        X,
+        rows,
+        codes[rows],
+        params["scale"],
+        np.inf if params["clip"] is None else params["clip"],
+        params["max_features"],
+        division.folds[rows] if division.n_networks > 1 else None,
+        in_sample,
+    )
+    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
+    return standardizer, shares, rows[in_sample], z
+
+
+def _training_data(
+    received: Tensor,
+    codes: Codes,
+    division: Division,
+    weights: Singles,
+    noise: Tensor | None,
+) -> TrainingData:
+    """Return the data of a training on the rows in memory."""
+    stored = division.in_memory
+    index = (np.searchsorted(stored, rows) for rows in (division.train, division.validation))
+    labels, trains, validates, class_weight, folds = (
+        torch.from_numpy(x).to(received.device)
+        for x in (codes[stored], *index, weights, division.folds[stored])
+    )
+    return TrainingData(received, labels, trains, validates, class_weight, folds, noise)
+
+
+def _network(
+    n_inputs: int,
+    widths: tuple[int, int],
+    settings: Mapping[str, Any],
+    division: Division,
+    generator: torch.Generator,
+) -> Network:
+    """Return untrained networks; `widths` are those of the code and the decoder's output."""
+    network = Network(
+        n_inputs,
+        settings["hidden"],
+        *widths,
+        settings["activation"],
+        generator,
+        batch_norm=settings["batch_norm"],
+        n_networks=division.n_networks,
+    )
+    network.votes.copy_(torch.from_numpy(division.votes))
+    return network
 
 
 def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
