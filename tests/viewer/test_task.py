@@ -17,7 +17,7 @@ from qtpy.QtCore import QCoreApplication, QEvent
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report
 from centroid_encoder.tl._run import Job
-from centroid_encoder.viewer.task import INTERVAL, Task, run_job
+from centroid_encoder.viewer.task import INTERVAL, Task, make_and_run
 
 ENDLESS = 10**6
 
@@ -59,7 +59,7 @@ class Listener:
         self.ends: list[Any] = []
         """Results and exceptions."""
         self.threads: set[int] = set()
-        self.task = Task(partial(run_job, make), self._on_end, live=True)
+        self.task = Task(partial(make_and_run, make), self._on_end, live=True)
         self.task.news.connect(self._on_news)
 
     def _on_end(self, job: Job | None, error: Exception | None) -> None:

@@ -59,9 +59,9 @@ class Steps:
 class Task(QObject):
     """Calls `work` in a thread, and then `ended` in the GUI thread, unless it was cancelled.
 
-    `work` gets a callback for the steps of a job, see `run_job`. `ended` gets the result and None,
-    or None and the exception: `StoppedTooEarly` if there was nothing to keep. `news` are emitted in
-    the GUI thread, and before that call. The task is deleted after its end.
+    `work` gets a callback for the steps of a job, see `make_and_run`. `ended` gets the result and
+    None, or None and the exception: `StoppedTooEarly` if there was nothing to keep. `news` are
+    emitted in the GUI thread, and before that call. The task is deleted after its end.
 
     With `live`, the frames of a training are shown. A `daemon` only reads: it needs no import of
     jobs, and it does not keep the process alive after the window was closed. All others begin once
@@ -105,7 +105,7 @@ class Task(QObject):
 
     @property
     def job(self) -> Any:
-        """The job of `run_job` after `begun`; the thread is using it."""
+        """The job of `make_and_run` after `begun`; the thread is using it."""
         return self._steps.job
 
     @property
@@ -174,7 +174,7 @@ def _import_jobs() -> None:
     import_module("sklearn.manifold")
 
 
-def run_job(make: Callable[[], Any], steps: Steps) -> Any:
+def make_and_run(make: Callable[[], Any], steps: Steps) -> Any:
     """Make a job, such as a `tl._run.Job`, and run it; `make` may read a large matrix."""
     steps.job = steps.news["begun"] = job = make()
     job.run(steps)

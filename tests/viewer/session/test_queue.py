@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from centroid_encoder.viewer.session.draft import new_draft, training_job
+from centroid_encoder.viewer.session.draft import draft_job, new_draft
 from centroid_encoder.viewer.session.queue import Queue, Suggestion, apply_to_all, suggestions
 from centroid_encoder.viewer.session.session import Session
 
@@ -33,7 +33,7 @@ def label(session: Session, rows: Any) -> None:
 
 def train(session: Session) -> None:
     draft = new_draft(session.state.labeling)
-    job = training_job(draft, COLUMN, {})
+    job = draft_job(draft, COLUMN, {})
     job.run(lambda _: False)
     job.write(draft)
     session.show_draft(draft)

@@ -46,7 +46,7 @@ from centroid_encoder.viewer.panels.message import Message, in_words, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
-from centroid_encoder.viewer.task import Task, run_job
+from centroid_encoder.viewer.task import Task, make_and_run
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._measure import Measurement
@@ -144,7 +144,7 @@ class DataPanel(QWidget):
     def measure(self, plan: Measurement) -> None:
         """Measure cells in a thread, and add their table."""
         self.message.say("")
-        work = partial(run_job, lambda: plan)
+        work = partial(make_and_run, lambda: plan)
         self.measuring.begin(work, f"Measuring {name_of(plan)}", self._on_measured)
 
     def _on_close(self) -> None:

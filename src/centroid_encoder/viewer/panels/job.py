@@ -20,7 +20,7 @@ from centroid_encoder.viewer.panels.fields import Form, button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, gist, sentence
 from centroid_encoder.viewer.session.provenance import Call
 from centroid_encoder.viewer.session.session import Session
-from centroid_encoder.viewer.task import Steps, Task, run_job
+from centroid_encoder.viewer.task import Steps, Task, make_and_run
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
@@ -259,7 +259,7 @@ class JobPanel(QWidget):
                 self.say_notices(notices, again)
             written()
 
-        work, stoppable = partial(run_job, make), call.function == "centroid_encoder"
+        work, stoppable = partial(make_and_run, make), call.function == "centroid_encoder"
         self.progress.begin(work, name, ended, news=news, stoppable=stoppable)
         self.enable()
 

@@ -19,11 +19,11 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import ask_name
-from centroid_encoder.viewer.session.draft import first_draft, is_trainable, new_draft, training_job
+from centroid_encoder.viewer.session.draft import draft_job, first_draft, is_trainable, new_draft
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
-from centroid_encoder.viewer.task import Task, run_job
+from centroid_encoder.viewer.task import Task, make_and_run
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import Training
@@ -268,8 +268,8 @@ class LiveMap(QObject):
             session.show_draft(None)
             return
         parameters = self._form.parameters()
-        make = partial(training_job, draft, column, parameters, quick=labeling is None)
-        self.task = Task(partial(run_job, make), partial(self._on_end, draft), self)
+        make = partial(draft_job, draft, column, parameters, quick=labeling is None)
+        self.task = Task(partial(make_and_run, make), partial(self._on_end, draft), self)
 
     def _on_end(self, draft: AnnData, job: Training, error: Exception | None) -> None:
         self.task = None

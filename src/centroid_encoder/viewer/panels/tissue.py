@@ -23,7 +23,7 @@ from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.data.thumbnail import LOOKS, layers_of_cell
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.camera import lie_on_each_other, look_at, row_at
-from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
+from centroid_encoder.viewer.map.image_lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import ItemsLink, LabelsLink, remove
 from centroid_encoder.viewer.panels.map import describe
 from centroid_encoder.viewer.session.session import SelectionMode, Session

@@ -92,7 +92,7 @@ def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
     return AnnData(adata.X, obs, adata.var, uns, obsm=dict(adata.obsm), layers=layers, raw=raw)
 
 
-def training_job(
+def draft_job(
     draft: AnnData, column: str, parameters: dict[str, Any], *, quick: bool = False
 ) -> Training:
     """Return the training of a draft; missing values become means unless others are chosen."""

@@ -1,6 +1,6 @@
 """The one writer of the state of a widget, without Qt, and what follows from the state.
 
-Panels call the methods of the session and draw its state; no panel refers to another one.
+Panels call the methods of the session and draw its state. A panel holds only panels inside it.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class State:
     message: tuple[str | Exception, Kind] = "", "info"
     """A text or an exception to show; an error ended an action of the user."""
     running: Call | None = None
-    """The call of `tl` that began last."""
+    """The call of `tl` that runs, or None."""
     written: Call | None = None
     """The call of `tl` whose result was written and shown last."""
 
