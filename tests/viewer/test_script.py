@@ -122,3 +122,12 @@ def test_names_are_quoted(name, label, group, is_file):
 
 
 MODEL = {"config": '{"estimator": {"params": {}}}', "arrays": {}}
+
+
+def test_the_script_places_cells_by_the_values_that_were_chosen(cells, fast, tmp_path):
+    cells.obsm["X_pca"] = cells.X[:, :5].copy()
+    query = cells[::2].copy()
+    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=fast, progress=False)
+    ce.tl.ingest(query, cells, use_rep="X_pca", progress=False)
+    ingest = calls(as_python(in_file(tmp_path / "query.h5ad", query), "ce"))["ce.tl.ingest"]
+    assert keywords(ingest) == {"use_rep": "X_pca"}

@@ -277,7 +277,8 @@ def ingest(
     fits = max_novelty == 1 or model.fitted_map.novelty is not None
     check(fits, f"{text} fit_novelty", "max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, origin)
-    source, given, trained_on = Source(use_rep, layer, use_raw), {}, None
+    chosen, given, trained_on = Source(use_rep, layer, use_raw), {}, None
+    source = chosen
     classes, colors = pd.Index(model.classes_.tolist()), None
     categories = classes
     if known is not None:
@@ -307,6 +308,7 @@ def ingest(
         "n_missing": int((cells.absent & (model.feature_weights_ > 0)).sum()),
         **{name: float(limit) for name, limit in limits.items()},
         **{f"reference_{name}": str(value) for name, value in given.items() if value},
+        **{name: value for name, value in vars(chosen).items() if value},
         "max_missing": allowed if missing == "estimate" else None,
     }
     params = {name: value for name, value in params.items() if value is not None}
