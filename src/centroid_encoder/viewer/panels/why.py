@@ -156,10 +156,12 @@ class WhyPanel(QWidget):
             write(f"{kind}: {name}", left + x * width + 13, 0, 0.4 * width - 19)
         painter.fillRect(QRectF(left + 0.8 * width, 3, 2, 15), ink)
         write("this cell", left + 0.8 * width + 7, 0, 0.2 * width - 7)
-        start, length = left + 0.58 * width, 0.42 * width - 2
+        longest = max(map(painter.fontMetrics().horizontalAdvance, map(str, table.index)))
+        of_names = min(longest + 12, 0.58 * width)
+        start, length = left + of_names, width - of_names - 2
         for i, one in enumerate(table.itertuples()):
             y = LINE * (i + 1)
-            write(one.Index, left, y, 0.58 * width - 6)
+            write(one.Index, left, y, of_names - 6)
             ranges = np.array(
                 [[one.low, one.median, one.high], [one.other_low, one.other_median, one.other_high]]
             )
