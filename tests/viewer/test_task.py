@@ -17,6 +17,7 @@ from qtpy.QtCore import QCoreApplication, QEvent
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report
 from centroid_encoder.tl._run import Job
+from centroid_encoder.viewer import task as task_module
 from centroid_encoder.viewer.task import INTERVAL, Task, make_and_run
 
 ENDLESS = 10**6
@@ -27,14 +28,6 @@ def deliver() -> None:
     time.sleep(2 * INTERVAL / 1000)
     QCoreApplication.processEvents()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-
-def wait_for_thread(task: Task) -> None:
-    """Wait for the thread to end; the GUI does nothing meanwhile."""
-    end = time.monotonic() + 20
-    while task.is_running:
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def training(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Callable[[], Job]:
@@ -81,7 +74,7 @@ def test_a_task_ends_once_with_the_results_of_the_function(cells, qtbot):
     ce.tl.centroid_encoder(expected, "cell_type", model=model, progress=False)
     listener = Listener(training(cells))
     qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
-    wait_for_thread(listener.task)
+    listener.task.wait()
     deliver()
     assert listener.ends == listener.jobs
     assert listener.threads == {threading.get_ident()}
@@ -116,12 +109,12 @@ def test_nothing_follows_a_cancel(cells, unchanged, qtbot, when):
         if when in ("later", "twice"):
             qtbot.waitUntil(lambda: len(listener.reports) > 3, timeout=60_000)
         if when == "after its end":
-            wait_for_thread(listener.task)
+            listener.task.wait()
         if when == "twice":
             listener.task.stop()
         listener.task.cancel()
         n = len(listener.reports), len(listener.frames)
-        wait_for_thread(listener.task)
+        listener.task.wait()
         deliver()
         assert (len(listener.reports), len(listener.frames)) == n
         assert not listener.ends
@@ -137,7 +130,7 @@ def test_an_error_ends_a_task(qtbot, is_made):
 
     listener = Listener((lambda: SimpleNamespace(run=fail)) if is_made else fail)
     qtbot.waitUntil(lambda: bool(listener.ends), timeout=60_000)
-    wait_for_thread(listener.task)
+    listener.task.wait()
     deliver()
     assert listener.ends == [error]
 
@@ -169,3 +162,29 @@ def test_threads_may_outlive_their_tasks():
         "    app.processEvents()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_task_that_needs_no_jobs_begins_before_pytorch_is_there(qapp, monkeypatch):
+    monkeypatch.setattr(Task, "_can_run_jobs", False)
+    ends: list[Any] = []
+    task = Task(lambda _: 1, lambda *end: ends.append(end), needs_jobs=False)
+    task.wait()
+    deliver()
+    assert ends == [(1, None)]
+
+
+@pytest.mark.parametrize("failure", [None, ImportError("it is broken")])
+def test_a_task_ends_once_if_what_jobs_need_cannot_be_imported(qapp, monkeypatch, failure):
+    def import_jobs() -> None:
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(Task, "_can_run_jobs", False)
+    monkeypatch.setattr(task_module, "_import_jobs", import_jobs)
+    ends: list[Any] = []
+    task = Task(lambda _: 1, lambda *end: ends.append(end))
+    while not task._steps.has_torch.is_set():
+        time.sleep(0.01)
+    for _ in range(3):
+        deliver()
+    assert ends == [(1, None) if failure is None else (None, failure)]

@@ -191,8 +191,15 @@ def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) ->
     if dpi is None:
         chosen = plt.rcParams["savefig.dpi"]
         dpi = 300 if chosen == "figure" else chosen
-    with plt.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}):
+    fonts: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}
+    params: Any = plt.rcParams
+    before = {name: params[name] for name in fonts}
+    # `rc_context` would also restore what another thread has changed meanwhile.
+    params.update(fonts)
+    try:
         figure.savefig(path, format=kind, dpi=dpi, bbox_inches="tight")
+    finally:
+        params.update(before)
 
 
 def finish(

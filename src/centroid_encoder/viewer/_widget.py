@@ -396,8 +396,10 @@ class CentroidEncoderWidget(QWidget):
         """Import PyTorch once the widget is on the screen, before Train is pressed."""
         Task(lambda _: None, self._on_loaded, self)
 
-    def _on_loaded(self, *_: object) -> None:
-        if self.message.text() == LOADING:
+    def _on_loaded(self, _: object, error: Exception | None) -> None:
+        if error is not None:
+            self.message.say(f"PyTorch cannot be loaded: {error}", "error")
+        elif self.message.text() == LOADING:
             self.message.say("")
 
     def _detach(self) -> None:

@@ -40,6 +40,8 @@ class Steps:
         """Not set while the GUI draws a frame, which would take it twice as long beside the job."""
         self.may_go_on.set()
         self.has_torch, self.may_begin = Event(), Event()
+        self.failure: Exception | None = None
+        """Why that cannot be imported which jobs need."""
 
     def __call__(self, step: Report | Progress | None) -> bool:
         """Store a step; return whether the job must stop."""
@@ -63,9 +65,9 @@ class Task(QObject):
     None, or None and the exception: `StoppedTooEarly` if there was nothing to keep. `news` are
     emitted in the GUI thread, and before that call. The task is deleted after its end.
 
-    With `live`, the frames of a training are shown. A `daemon` only reads: it needs no import of
-    jobs, and it does not keep the process alive after the window was closed. All others begin once
-    PyTorch was imported, in the thread, since that takes a second.
+    With `live`, the frames of a training are shown. A `daemon` only reads: it does not keep the
+    process alive after the window was closed. With `needs_jobs`, a task that is no daemon begins
+    once PyTorch was imported, in the thread, since that takes a second.
     """
 
     _can_run_jobs = False
@@ -84,6 +86,7 @@ class Task(QObject):
         *,
         live: bool = False,
         daemon: bool = False,
+        needs_jobs: bool = True,
     ) -> None:
         super().__init__(parent)
         self._steps = steps = Steps()
@@ -98,7 +101,7 @@ class Task(QObject):
         self._timer = QTimer(self, interval=INTERVAL)
         self._timer.timeout.connect(self._check)
         self._result: Any = Future()
-        if daemon or Task._can_run_jobs:
+        if daemon or not needs_jobs or Task._can_run_jobs:
             steps.may_begin.set()
         self._timer.start()
         Thread(target=_run, args=(work, steps, self._result), daemon=daemon).start()
@@ -113,6 +116,12 @@ class Task(QObject):
         """Whether the thread is running; after `cancel` it ends with the current step."""
         return not self._result.done()
 
+    def wait(self) -> None:
+        """Return after the end of the thread, which needs this thread until it can begin."""
+        if not self._steps.may_begin.is_set():
+            self._begin()
+        self._result.exception()
+
     def stop(self) -> None:
         """End a job early and keep its best state so far."""
         self._steps.stopped.set()
@@ -126,9 +135,7 @@ class Task(QObject):
     def _check(self) -> None:
         """Emit what the thread has stored; a slot may cancel the task."""
         if self._steps.has_torch.is_set() and not self._steps.may_begin.is_set():
-            _import_jobs()
-            Task._can_run_jobs = True
-            self._steps.may_begin.set()
+            self._begin()
         # The thread stores nothing after its end.
         has_ended = self._result.done()
         for name in ("begun", "reported", "framed"):
@@ -149,6 +156,15 @@ class Task(QObject):
             error = self._result.exception()
             self._ended(None if error else self._result.result(), error)
 
+    def _begin(self) -> None:
+        """Import what jobs need, and let the thread begin; an error ends it."""
+        try:
+            _import_jobs()
+            Task._can_run_jobs = True
+        except Exception as error:
+            self._steps.failure = error
+        self._steps.may_begin.set()
+
 
 def _run(work: Callable[[Steps], Any], steps: Steps, result: Future[Any]) -> None:
     """Call `work`, and store its result or its exception."""
@@ -159,16 +175,15 @@ def _run(work: Callable[[Steps], Any], steps: Steps, result: Future[Any]) -> Non
         while not steps.may_begin.wait(INTERVAL / 1000):
             if steps.cancelled.is_set() or not main_thread().is_alive():
                 raise StoppedTooEarly
+        if steps.failure is not None:
+            raise steps.failure
         result.set_result(work(steps))
     except BaseException as error:
         result.set_exception(error)
 
 
 def _import_jobs() -> None:
-    """Import what jobs need, but for PyTorch, in the GUI thread.
-
-    Imports of one package in two threads can fail; those of PyTorch are its own.
-    """
+    """Import what jobs need, but for PyTorch, in the GUI thread: two threads could collide."""
     for name in tl.__all__:
         getattr(tl, name)
     import_module("sklearn.manifold")

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -104,7 +105,13 @@ def test_the_choices_for_a_table_are_kept(layers, catalog, nuclei, make_cells):
 
 def test_lazy_labels_are_joined_when_their_ids_have_been_read(layers, catalog, cells, image_of):
     begun: list[Future[Any]] = []
-    catalog.in_thread = lambda _: begun.append(Future()) or begun[-1]
+
+    def in_thread(_: Any, then: Callable[[Future[Any]], None]) -> Future[Any]:
+        begun.append(Future())
+        begun[-1].add_done_callback(then)
+        return begun[-1]
+
+    catalog.in_thread = in_thread
     image = image_of(cells)
     layers.append(layer := Labels(da.from_array(image), name="slide"))
     catalog.add(cells, "cells")

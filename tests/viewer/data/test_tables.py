@@ -255,3 +255,17 @@ def test_features_that_were_changed_get_no_result(train):
     train(table)
     pd.testing.assert_frame_equal(layer.features, before)
     assert "X_ce" in table.adata.obsm
+
+
+def test_labels_that_were_given_here_are_not_replaced_by_those_of_the_features():
+    layer = points(features())
+    catalog = Catalog(LayerList([layer]))
+    [table] = found(catalog)
+    table.adata.obs["by hand"], table.unsaved = pd.Categorical(["new"] * N), True
+    layer.features = layer.features.assign(**{"by hand": "old", "note": 1})
+    catalog.refresh()
+    assert found(catalog) == [table]
+    assert (table.adata.obs["by hand"] == "new").all()
+    layer.features = layer.features.assign(note=2)
+    catalog.refresh()
+    assert (table.adata.obs["note"] == 2).all()

@@ -41,6 +41,7 @@ from centroid_encoder.viewer.data.ids import (
 from centroid_encoder.viewer.data.join import Join, Link, Misfit, TableImage, find_misfit
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Table, find_tables, is_drawn
 
+Then = Callable[[Future[Any]], None]
 KEPT = "centroid_encoder_tables"
 """Attribute of the layers of a viewer: the tables of a catalog that was disconnected; the chosen
 one comes first."""
@@ -85,8 +86,9 @@ class Catalog:
     put_away
         The layers that were hidden since they show another image than that of the selected cell.
     in_thread
-        Function that calls another one in a thread, and returns a future that is done in this one.
-        If it is None, large and lazy layers are read at once.
+        Function that calls a first function in a thread, and then a second one in this thread with
+        a future of the result, which it returns. If it is None, large and lazy layers are read at
+        once.
     together
         Context in which several events follow one another, so that all can be handled at its end.
     """
@@ -104,7 +106,7 @@ class Catalog:
         self.table: Table | None = None
         self.joins: dict[Link, Join] = {}
         self.faults: dict[Link, ValueError] = {}
-        self.in_thread: Callable[[Callable[[], Any]], Future[Any]] | None = None
+        self.in_thread: Callable[[Callable[[], Any], Then], Future[Any]] | None = None
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.put_away: WeakSet[Layer] = WeakSet()
         self._all = layers
@@ -436,36 +438,38 @@ class Catalog:
         """Return whether the ids of a layer are not known, or its pixels have changed in place."""
         if layer in self._redrawn and layer in self._ids:
             read = self._ids[layer]
-            if read.done() and read.exception() is None:
+            if read.done():
                 self._redrawn.discard(layer)
-                known = read.result().checksum
+                if read.exception() is not None:
+                    return True
                 # napari also redraws a stack for another plane.
-                now = self._run(checksum, layer, pixels(layer))
-                now.add_done_callback(lambda now: self._on_checksum(now, layer, known))
+                then = partial(self._on_checksum, layer, read.result().checksum)
+                self._run(checksum, layer, pixels(layer), then)
         return layer not in self._ids
 
-    def _on_checksum(self, now: Future[int], layer: CellLayer, known: int) -> None:
+    def _on_checksum(self, layer: CellLayer, known: int, now: Future[int]) -> None:
         if now.exception() is None and now.result() != known:
             self._ids.pop(layer, None)
             self.stirred.emit(True)
 
-    def _run(self, function: Callable[[Any], Any], layer: CellLayer, value: Any) -> Future[Any]:
-        """Call a function, in a thread if the layer is large or lazy."""
+    def _run(
+        self, function: Callable[[Any], Any], layer: CellLayer, value: Any, then: Then
+    ) -> Future[Any]:
+        """Call a function, in a thread if the layer is large or lazy, and then `then`."""
         if self.in_thread is not None and isinstance(layer, Labels) and is_slow(layer):
-            return self.in_thread(partial(function, value))
+            return self.in_thread(partial(function, value), then)
         done: Future[Any] = Future()
         try:
             done.set_result(function(value))
         except ValueError as error:
             done.set_exception(error)
+        then(done)
         return done
 
     def _read(self, layer: CellLayer) -> LayerIds | None:
         """Return the ids of a layer, or None while a thread reads them; cached until it changes."""
         if self._must_read(layer):
-            self._ids[layer] = ids = self._run(read_ids, layer, layer)
-            if not ids.done():
-                ids.add_done_callback(self._on_ids)
+            self._ids[layer] = self._run(read_ids, layer, layer, self._on_ids)
         found = self._ids[layer]
         return found.result() if found.done() else None
 

@@ -31,6 +31,8 @@ Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
 """Place where a table was found; the list of tables has this order."""
 DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of the layers that the widget draws; they have no cells of their own."""
+BEFORE = " (before the change)"
+"""End of the name of a table that its layer no longer holds."""
 NOT_SHOWN = object()
 """Stands for the image of a layer if the user chose that it shows nothing of the table."""
 
@@ -68,6 +70,8 @@ class Table:
     """Whether results or labels were written into it since it was opened or saved."""
     features: pd.DataFrame | None = None
     """Copy of the features that it was made of, with the names of the cells."""
+    added: set[str] = field(default_factory=set)
+    """Columns of ``obs`` that others have added to these features."""
 
     @property
     def declared(self) -> Mapping[str, Any]:
@@ -105,7 +109,8 @@ def find_tables(layers: Iterable[Layer], known: list[Table]) -> list[Table]:
     for table in (table for table in known if table not in found):
         is_replaced = table.layer in layers
         if table.unsaved or not (is_replaced or (table.origin == "features" and table.layer)):
-            table.name, table.layer = re.sub(NUMBER, "", table.name), None
+            table.name = re.sub(NUMBER, "", table.name) + BEFORE * is_replaced
+            table.layer = None
             found.append(table)
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
     names: Counter[str] = Counter()
@@ -154,8 +159,12 @@ def _of_features(layer: CellLayer, known: list[Table]) -> Iterator[Table]:
             mine = cast("pd.DataFrame", table.features)
             others = features.columns.difference([*mine, *result_columns(features)], sort=False)
             if others.empty or table.unsaved or table.path is not None:
+                obs = table.adata.obs
                 for column in others:
-                    table.adata.obs[str(column)] = as_obs(features[column]).set_axis(mine.index)
+                    # Labels that are given here are not replaced.
+                    if (text := str(column)) not in obs or text in table.added:
+                        obs[text] = as_obs(features[column]).set_axis(mine.index)
+                        table.added.add(text)
                 yield replace(table, name=name, layer=layer, origin="features")
                 return
     # It takes long to make a table of the names of many cells.

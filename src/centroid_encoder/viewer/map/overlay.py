@@ -101,10 +101,12 @@ class ItemsLink:
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Select cells in the layer."""
-        self._marking = True
         rows = present(self.layer, self.join, rows)
-        self.layer.selected_data = set(self.join.ids[rows].tolist())
-        self._marking = False
+        self._marking = True
+        try:
+            self.layer.selected_data = set(self.join.ids[rows].tolist())
+        finally:
+            self._marking = False
 
     def _on_selected(self, _: Any) -> None:
         if not self._marking:

@@ -132,6 +132,9 @@ class ImageTabs(QTabBar):
         self.setVisible(bool(images))
         name = catalog.image_column
         if not images or adata is None or name is None or len(now.selected) != adata.n_obs:
+            with signals_blocked(self):
+                while self.count():  # A tab would keep a table that was closed.
+                    self.removeTab(0)
             return
         counts = adata.obs[name][now.selected].map(name_of).value_counts()
         shown = []

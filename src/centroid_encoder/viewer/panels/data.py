@@ -193,7 +193,10 @@ class DataPanel(QWidget):
         elif better is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
-    def _in_thread(self, work: Callable[[], Any]) -> Future[Any]:
+    def _in_thread(
+        self, work: Callable[[], Any], then: Callable[[Future[Any]], None]
+    ) -> Future[Any]:
+        """Call `work` in a thread, and then `then` in this one; return what `then` gets."""
         future: Future[Any] = Future()
 
         def on_end(found: Any, error: Exception | None) -> None:
@@ -201,6 +204,7 @@ class DataPanel(QWidget):
                 future.set_result(found)
             else:  # Reading lazy pixels can raise any error.
                 future.set_exception(ValueError(str(error)))
+            then(future)
 
         Task(lambda _: work(), on_end, self, daemon=True)
         return future

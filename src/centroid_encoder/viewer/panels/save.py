@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -176,7 +175,8 @@ class SaveRow(QWidget):
         # A copy, since the user may change the table while the thread writes.
         adata, done = snapshot(table.adata), f"Saved {path.name}."
         if kind == ".csv":
-            self._write(lambda _: save_csv(adata, self._session.state.key, path), done)
+            key = self._session.state.key
+            self._write(lambda _: save_csv(adata, key, path), done)
         else:
             save = save_zarr if kind == ".zarr" else save_h5ad
             self._write(partial(save, adata, path), done, path)
@@ -187,13 +187,17 @@ class SaveRow(QWidget):
 
         if (table := self._session.table) is not None:
             adata, key = table.adata, self._session.state.key
-            self._write(lambda _: save_model(adata, key, path), f"Saved {path.name}.")
+            self._write(
+                lambda _: save_model(adata, key, path), f"Saved {path.name}.", needs_jobs=True
+            )
 
     def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
         """Draw a figure of `pl`, and write it in a thread, which takes longer."""
         from centroid_encoder.viewer._save import save_figure
 
         session = self._session
+        if self.task is not None:
+            return
         with self._saying(SAVING):
             regions = "soft" if session.state.regions == "voronoi" else session.state.regions
             drawn = plot(session.adata, key=session.state.key, regions=regions, show=False)
@@ -210,6 +214,8 @@ class SaveRow(QWidget):
         session = self._session
         image_column, label_key = session.catalog.image_column, session.shown_labels
         if (adata := session.adata) is None or image_column is None or label_key is None:
+            return
+        if self.task is not None:
             return
         with self._saying(SAVING):
             table = tl.composition(adata, image_column, label_key=label_key)
@@ -264,6 +270,8 @@ class SaveRow(QWidget):
         done: str,
         path: Path | None = None,
         without: Collection[str] = (),
+        *,
+        needs_jobs: bool = False,
     ) -> None:
         """Write a file in a thread unless one is being written; `path` becomes the table's file.
 
@@ -295,18 +303,10 @@ class SaveRow(QWidget):
         self._checking.drop()
         self.without_button.hide()
         self.message.say(SAVING)
-        written = Event()
-
-        def work(_: object) -> None:
-            try:
-                write(without)
-            finally:
-                written.set()
-
+        task = self.task = Task(lambda _: write(without), on_end, self, needs_jobs=needs_jobs)
         # Python's end would break the writing, if the user closes the window meanwhile.
         if (app := QGuiApplication.instance()) is not None:
-            app.aboutToQuit.connect(lambda: written.wait())
-        self.task = Task(work, on_end, self)
+            app.aboutToQuit.connect(task.wait)
         self._offer()
 
     @contextmanager

@@ -9,7 +9,17 @@ from typing import NamedTuple
 from napari.components import ViewerModel
 from napari.layers import Image
 from qtpy.QtCore import QPointF, QRectF, QSize, Qt
-from qtpy.QtGui import QColor, QIcon, QImage, QPainter, QPen, QPixmap, QPolygonF, QResizeEvent
+from qtpy.QtGui import (
+    QColor,
+    QIcon,
+    QImage,
+    QPainter,
+    QPen,
+    QPixmap,
+    QPolygonF,
+    QResizeEvent,
+    QShowEvent,
+)
 from qtpy.QtWidgets import QListWidget
 
 from centroid_encoder.viewer.data.thumbnail import Thumbnail, layers_of_cell, make_thumbnail
@@ -49,7 +59,7 @@ class Strip(QListWidget):
         self._n = n
         self.rows: list[int] = []
         """Rows of the cells whose pictures are shown."""
-        self._current = -1
+        self._current, self._is_old = -1, False
         self.pictures: list[Thumbnail | None] = []
         self.captions: list[Caption] = []
         self._reading = Latest(self, PAUSE)
@@ -66,9 +76,19 @@ class Strip(QListWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """Read the pictures again if images look otherwise; a hidden strip does so when shown."""
-        if now.differs(before, "cells") or not self.isVisible():
+        if now.differs(before, "cells"):
+            self.clear()
             self.rows = []
         elif self.rows and now.differs(before, "links", "looks"):
+            self._is_old = not self.isVisible()
+            if not self._is_old:
+                self._read()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Read the pictures again if images have changed meanwhile."""
+        super().showEvent(event)
+        if self._is_old:
+            self._is_old = False
             self._read()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import ismethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakMethod, ref
 
 import numpy as np
@@ -44,9 +44,6 @@ from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
 from centroid_encoder.viewer.session.provenance import Call, by_image, find_reference
 from centroid_encoder.viewer.session.state import Kind, State, Version
-
-if TYPE_CHECKING:
-    pass
 
 CHANGED_CELLS = "The table has other cells, or another order; it was read again. Repeat this step."
 SelectionMode = Literal["replace", "add", "remove"]
