@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anndata as ad
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from skimage.draw import polygon2mask
 
 import centroid_encoder as ce
 from centroid_encoder.tables import frame_to_anndata
+from centroid_encoder.tl._positions import positions
 
 
 @pytest.fixture
@@ -112,8 +114,33 @@ def test_cells_are_points_at_columns_whose_role_is_position(
     for name, center in zip(table.obs_names, cells.obsm["spatial"], strict=True):
         assert found[name]["geometry"]["coordinates"] == center.tolist()
     del table.obs[names[0]]
-    with pytest.raises(ValueError, match="no positions were found"):
+    with pytest.raises(KeyError, match="no positions were found"):
         ce.tl.write_geojson(table, None, tmp_path / "cells.geojson")
+
+
+def test_the_center_of_a_cell_counts_before_its_other_places() -> None:
+    rng = np.random.default_rng(0)
+    names = ["BX", "BY", "Location_Center_X", "Location_Center_Y", "area"]
+    names += ["Location_CenterMassIntensity_X_DNA", "Location_CenterMassIntensity_Y_DNA"]
+    frame = pd.DataFrame(rng.uniform(0, 900, size=(40, 7)), columns=names)
+    where, found = positions(frame_to_anndata(frame))
+    assert where == "'Location_Center_Y' and 'Location_Center_X'"
+    assert np.allclose(found, frame[["Location_Center_Y", "Location_Center_X"]])
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_positions_of_any_kind_are_found_in_obsm(cells: ad.AnnData, n: int) -> None:
+    places = cells.obsm["spatial"]
+    more = [np.full(len(places), np.nan)] * (n - 2)
+    for value in (
+        np.column_stack([places, *more]),
+        np.column_stack([places, *more]).astype(object),
+    ):
+        cells.obsm["spatial"] = value
+        assert np.array_equal(positions(cells)[1], places[:, ::-1])
+    cells.obsm["spatial"] = da.from_array(np.column_stack([places, *more]))
+    cells.uns["column_roles"] = "of another program"
+    assert np.array_equal(positions(cells)[1], places[:, ::-1])
 
 
 def test_wrong_input_is_an_error_and_the_old_file_stays(

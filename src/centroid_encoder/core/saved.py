@@ -150,7 +150,8 @@ def from_arrays(
             axes = torch.tensor(arrays["axes"]).to(device)
             knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
             kind = "placement_"
-            own = {name.removeprefix(kind): x for name, x in arrays.items() if kind in name}
+            names = [name for name in arrays if name.startswith(kind)]
+            own = {name.removeprefix(kind): arrays[name] for name in names}
             placer = Placer(
                 own["targets"],
                 Scatter(own["axes"], own["means"], own["directions"]),

@@ -139,8 +139,8 @@ class Division:
     """Division of the rows of X. All rows are sorted."""
 
     in_memory: Codes  #: All rows, or only those that train and validate
-    train: Codes  #: Codes that are trained on
-    validation: Codes  #: Codes that validate
+    train: Codes  #: Rows that are trained on
+    validation: Codes  #: Rows that validate
     folds: Codes  #: (n,) network that is trained neither on a row nor on its group; −1 for none
     n_networks: int
     unjudged: Mask

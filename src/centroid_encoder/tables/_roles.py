@@ -144,9 +144,15 @@ def _is_measure(name: str) -> bool:
 def axis(name: object, *, in_doubt: bool = False) -> str | None:
     """Return the axis of a column of positions: x, y, z or a number; None for other columns.
 
-    With `in_doubt`, a name that has an axis is enough.
+    With `in_doubt`, a name that has an axis is enough, at best as a word of its own.
     """
-    return next((own for own, _, sureness in _axes(words(name)) if sureness or in_doubt), None)
+    parts, axes = words(name), [(word, own) for word, own, _ in AXES]
+    found = [(own, sureness) for own, _, sureness in _axes(parts)]
+    sure = next((own for own, sureness in found if sureness), None)
+    if sure is not None or not in_doubt:
+        return sure
+    alone = [own for part in parts for word, own in axes if part == word]
+    return next(iter([*alone, *(own for own, _ in found)]), None)
 
 
 def _axes(parts: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:

@@ -176,13 +176,22 @@ def _without_comment(head: str) -> str:
 
 
 def _separator(head: str) -> str:
-    """Return the separator with which most rows have the same number of fields."""
-    shares = []
+    """Return the separator with which the rows have a header and most have as many fields.
+
+    Rows that lack one field count, too, unless another separator divides as many rows.
+    """
+    fits: list[tuple[float, ...]] = []
     for separator in SEPARATORS:
         rows = [row for row, _ in _rows(head, separator)]
         n_fields = _typical(rows)
-        shares.append(sum(len(row) == n_fields for row in rows) / len(rows) if n_fields > 1 else 0)
-    return SEPARATORS[shares.index(max(shares))] if max(shares) else " "
+        start = next(i for i, row in enumerate(rows) if len(row) == n_fields)
+        has_header = not start or not any(map(NUMBER.fullmatch, rows[start]))
+        has_header |= len(rows[start - 1]) == n_fields - 1 != 1
+        lacks = [n_fields - len(row) for row in rows]
+        shares = [sum(lack in kind for lack in lacks) / len(rows) for kind in ((0, 1), (0,))]
+        # A text in each row may hold another separator, which the header does not hold.
+        fits.append((has_header, *shares) if n_fields > 1 else (0, 0, 0))
+    return SEPARATORS[fits.index(max(fits))] if max(fits)[1] else " "
 
 
 def _typical(rows: Sequence[Sequence[str]]) -> int:

@@ -34,6 +34,7 @@ Floats = NDArray[np.floating]
 FEW = 20
 """Shares of fewer predictions are marked as rough."""
 N_FOLDS = 5
+"""Folds of a cross-validation, if the classes and groups are large enough."""
 N_REFERENCE, N_QUERIES = 10_000, 2_000
 """Largest numbers of training and held-out cells for neighbours in the full input space."""
 

@@ -13,7 +13,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.errors import check
+from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tables import Column, colors_key, obs_key
 from centroid_encoder.tl import _result
@@ -61,7 +61,8 @@ def write_geojson(
     Raises
     ------
     KeyError
-        If there is no result under that key, or if a column is missing.
+        If there is no result under that key, if a column is missing, or, without `labels`, if there
+        are no positions.
     ValueError
         If ids are not whole numbers, or not unique, as in a table of several images; if the
         image has another number of dimensions, or holds none of the ids.
@@ -119,8 +120,8 @@ def _points(adata: AnnData) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the row of each cell, and its center."""
     found = positions(adata)
     text = "no positions were found in adata.obsm['spatial'] or columns of adata.obs; pass labels"
-    check(found is not None, text, "labels")
-    assert found is not None
+    if found is None:
+        raise MissingKeyError(text, "labels")
     centers = found[1][:, :-3:-1]
     for row in np.flatnonzero(np.isfinite(centers).all(axis=1)).tolist():
         yield row, {"type": "Point", "coordinates": centers[row].tolist()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from centroid_encoder.tables import ROLES, axis
+from centroid_encoder.tables import CHOSEN, ROLES, axis
 from centroid_encoder.tl._matrix import in_memory
 
 
@@ -18,19 +20,27 @@ def positions(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
 
     The first value says for messages where they are stored. The second one is an (n_obs, 2 or 3)
     array in the order of the axes of images, (z,) y, x. None if there are no positions. Columns
-    whose role is "position" count before others, also those whose names leave this in doubt.
+    whose role "position" the user has chosen count before others, then those that have this role.
     """
-    spatial = numbers(adata.obsm.get("spatial"))
-    if spatial is not None and spatial.shape[1] in (2, 3):
-        return "obsm: spatial", spatial[:, ::-1]
-    of_role: list[str] = []
-    if ROLES in adata.uns:
-        roles = adata.uns[ROLES]
-        of_role = [*roles["column"][roles["role"] == "position"]]
-    for columns, in_doubt in ((adata.obs.columns.intersection(of_role), True), (adata.obs, False)):
+    spatial = adata.obsm.get("spatial")
+    if spatial is not None and len(spatial.shape) == 2 and spatial.shape[1] > 1:
+        # The third column may be empty; of further ones it is not known what they hold.
+        for n in (3, 2) if spatial.shape[1] == 3 else (2,):
+            places = numbers(spatial.iloc[:, :n] if hasattr(spatial, "iloc") else spatial[:, :n])
+            if places is not None:
+                return "obsm: spatial", places[:, ::-1]
+    doubtful = partial(axis, in_doubt=True)
+    chosen, of_role = _columns_of_positions(adata)
+    for columns, find in (
+        (chosen, doubtful),
+        (of_role, axis),
+        (of_role, doubtful),
+        ([*adata.obs], axis),
+    ):
         # The centers come before the other places of a cell, such as its brightest pixel.
-        names = [name for name in [*columns][::-1] if "box" not in str(name).lower()]
-        found = {axis(name, in_doubt=in_doubt): name for name in names}
+        is_chosen = columns is chosen
+        names = [name for name in columns[::-1] if is_chosen or "box" not in str(name).lower()]
+        found = {find(name): name for name in names}
         for wanted in ("zyx", "yx", "012", "01"):
             if set(wanted) <= set(found):
                 used = [found[a] for a in wanted]
@@ -40,11 +50,25 @@ def positions(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     return None
 
 
+def _columns_of_positions(adata: AnnData) -> tuple[list[str], list[str]]:
+    """Return the columns whose role "position" the user has chosen, and all with this role."""
+    roles = adata.uns.get(ROLES)
+    if not isinstance(roles, pd.DataFrame) or not {"column", "role", "reason"} <= {*roles}:
+        return [], []
+    found = roles[(roles["role"] == "position") & roles["column"].isin([*adata.obs])]
+    return [*found["column"][found["reason"] == CHOSEN]], [*found["column"]]
+
+
 def numbers(value: Any) -> NDArray[np.floating] | None:
     """Return a matrix of numbers with at least one complete row, or None for anything else."""
-    if isinstance(value, pd.DataFrame):
+    if isinstance(value, pd.DataFrame) or hasattr(value, "compute"):
         value = in_memory(value)
-    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
+    if not isinstance(value, np.ndarray) or value.ndim != 2:
+        return None
+    if value.dtype == object:
+        with suppress(TypeError, ValueError):
+            value = value.astype(float)
+    if value.dtype.kind not in "iuf":
         return None
     table = value.astype(float)
     return table if np.isfinite(table).all(axis=1).any() else None

@@ -234,6 +234,8 @@ class StoredCrossValidation(Stored):
             "classes": classes[order],
             "confusion": confusion[np.ix_(order, order)],
             "per_class": parts["per_class"].iloc[order].reset_index(drop=True),
+            "reason": str(parts["reason"]),
+            "warnings": np.array([*parts["warnings"]], dtype=str),
         }
 
 
@@ -261,8 +263,10 @@ class StoredPanel(Stored):
 
 def panel_of(adata: AnnData, names: NDArray[np.object_]) -> tuple[StoredPanel, int] | None:
     """Return the stored panels and the size of the panel with these features, if there is one."""
-    size = len(names)
-    for panel in filter(None, (StoredPanel.read(adata, str(key)) for key in adata.uns)):
+    size, parts = len(names), {part.name for part in fields(StoredPanel)} - {"id"}
+    # `anndata.concat` may leave some parts of a panel.
+    keys = [key for key, x in adata.uns.items() if isinstance(x, Mapping) and parts <= x.keys()]
+    for panel in filter(None, (StoredPanel.read(adata, str(key)) for key in keys)):
         rank = panel.features["rank"]
         if size in panel.sizes and rank.reindex(names).between(1, size).all():
             return panel, size
