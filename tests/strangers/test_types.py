@@ -14,7 +14,8 @@ from numpy.testing import assert_array_equal
 import centroid_encoder as ce
 from centroid_encoder.tl._check import as_mask
 from centroid_encoder.tl._matrix import in_memory
-from centroid_encoder.viewer.data.columns import images_by_name, name_of, numbers
+from centroid_encoder.tl._positions import numbers
+from centroid_encoder.viewer.data.columns import images_by_name, name_of
 
 MASK = [True] * 5 + [False] * 3
 MASKS: dict[str, Any] = {
