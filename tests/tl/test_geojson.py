@@ -128,7 +128,7 @@ def test_the_center_of_a_cell_counts_before_its_other_places() -> None:
     assert np.allclose(found, frame[["Location_Center_Y", "Location_Center_X"]])
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3])
 def test_positions_of_any_kind_are_found_in_obsm(cells: ad.AnnData, n: int) -> None:
     places = cells.obsm["spatial"]
     more = [np.full(len(places), np.nan)] * (n - 2)

@@ -111,7 +111,7 @@ def test_the_table_of_earlier_features_stays_when_a_point_is_added(
     layer = viewer.add_points(places, features=cells.to_df(), name="dots")
     widget = open_widget()
     adata = label_by_hand(widget)
-    before = ["dots: features", "dots: features [1]"]
+    before = ["dots: features", "dots: features (before the change)"]
     for n in (121, 122):
         layer.add((50, 50))
         qtbot.waitUntil(lambda n=n: widget.catalog.tables[0].adata.n_obs == n)

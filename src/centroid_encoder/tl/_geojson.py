@@ -46,7 +46,7 @@ def write_geojson(
     labels
         Label image, (height, width), whose pixels hold the ids of the cells; 0 is the background.
         None: cells are points at their positions in pixels: x and y are the first two columns of
-        ``adata.obsm["spatial"]``, or else columns of positions in ``adata.obs``.
+        ``adata.obsm["spatial"]``, which has two or three, or else columns of ``adata.obs``.
     path
         The ``.geojson`` file to write. A file with this name is replaced at the end.
     label_key

@@ -23,9 +23,9 @@ def positions(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     whose role "position" the user has chosen count before others, then those that have this role.
     """
     spatial = adata.obsm.get("spatial")
-    if spatial is not None and len(spatial.shape) == 2 and spatial.shape[1] > 1:
-        # The third column may be empty; of further ones it is not known what they hold.
-        for n in (3, 2) if spatial.shape[1] == 3 else (2,):
+    if spatial is not None and len(spatial.shape) == 2 and spatial.shape[1] in (2, 3):
+        # The third column may be empty.
+        for n in range(spatial.shape[1], 1, -1):
             places = numbers(spatial.iloc[:, :n] if hasattr(spatial, "iloc") else spatial[:, :n])
             if places is not None:
                 return "obsm: spatial", places[:, ::-1]

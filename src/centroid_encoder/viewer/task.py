@@ -95,7 +95,9 @@ class Task(QObject):
         # connection where the object dies, and a crash follows if that is in the thread.
         self._drawn = QTimer(self, interval=0, singleShot=True)
         self._drawn.timeout.connect(lambda: steps.may_go_on.set())
-        self._next_frame = 0.0 if live else math.inf
+        self._next_frame = math.inf
+        if live:
+            steps.wants_frame.set()
         # The thread must also end when Qt deletes the window, and this object with it.
         self.destroyed.connect(lambda: steps.cancelled.set())
         self._timer = QTimer(self, interval=INTERVAL)
@@ -149,6 +151,7 @@ class Task(QObject):
                 if name == "framed":
                     self._next_frame = time.monotonic() + FRAME_PAUSE / 1000
         if time.monotonic() >= self._next_frame:
+            self._next_frame = math.inf
             self._steps.wants_frame.set()
         if has_ended and self._timer.isActive():
             self._timer.stop()
