@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from importlib import import_module
 from threading import Event, Thread, main_thread
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ class Task(QObject):
     ) -> None:
         super().__init__(parent)
         self._steps = steps = Steps()
-        self._ended = ended
+        self._ended, self._has_ended = ended, False
         # A connection keeps a lambda, but not the object of a bound method: PySide breaks that
         # connection where the object dies, and a crash follows if that is in the thread.
         self._drawn = QTimer(self, interval=0, singleShot=True)
@@ -118,26 +119,26 @@ class Task(QObject):
         """Whether the thread is running; after `cancel` it ends with the current step."""
         return not self._result.done()
 
-    def wait(self) -> None:
-        """Return after the end of the thread, which needs this thread until it can begin."""
-        if not self._steps.may_begin.is_set():
-            self._begin()
-        self._result.exception()
+    @property
+    def wait(self) -> Callable[[], None]:
+        """A function that returns after the end of the thread; it does not keep the task alive."""
+        return partial(_wait, self._steps, self._result)
 
     def stop(self) -> None:
         """End a job early and keep its best state so far."""
         self._steps.stopped.set()
 
     def cancel(self) -> None:
-        """End the job without any further signal or call."""
-        self._timer.stop()
+        """End the job without any further signal or call; do nothing after its end."""
         self._steps.cancelled.set()
-        self.deleteLater()
+        if not self._has_ended:
+            self._timer.stop()
+            self.deleteLater()
 
     def _check(self) -> None:
         """Emit what the thread has stored; a slot may cancel the task."""
         if self._steps.has_torch.is_set() and not self._steps.may_begin.is_set():
-            self._begin()
+            _begin(self._steps)
         # The thread stores nothing after its end.
         has_ended = self._result.done()
         for name in ("begun", "reported", "framed"):
@@ -154,19 +155,28 @@ class Task(QObject):
             self._next_frame = math.inf
             self._steps.wants_frame.set()
         if has_ended and self._timer.isActive():
+            self._has_ended = True
             self._timer.stop()
             self.deleteLater()
             error = self._result.exception()
             self._ended(None if error else self._result.result(), error)
 
-    def _begin(self) -> None:
-        """Import what jobs need, and let the thread begin; an error ends it."""
-        try:
-            _import_jobs()
-            Task._can_run_jobs = True
-        except Exception as error:
-            self._steps.failure = error
-        self._steps.may_begin.set()
+
+def _begin(steps: Steps) -> None:
+    """Import what jobs need, and let the thread begin; an error ends it."""
+    try:
+        _import_jobs()
+        Task._can_run_jobs = True
+    except Exception as error:
+        steps.failure = error
+    steps.may_begin.set()
+
+
+def _wait(steps: Steps, result: Future[Any]) -> None:
+    """Return after the end of a thread, which may need this one before it can begin."""
+    if not steps.may_begin.is_set():
+        _begin(steps)
+    result.exception()
 
 
 def _run(work: Callable[[Steps], Any], steps: Steps, result: Future[Any]) -> None:
