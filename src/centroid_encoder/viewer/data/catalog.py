@@ -46,7 +46,7 @@ KEPT = "centroid_encoder_tables"
 """Attribute of the layers of a viewer: the tables of a catalog that was disconnected; the chosen
 one comes first."""
 CATALOGS = "centroid_encoder_catalogs"
-"""Attribute of an AnnData: the catalogs that show it."""
+"""Attribute of an AnnData: the catalogs that have shown it."""
 
 FOLLOWS = "follows the centers of the cells in their layer"
 """Reason of the role of a column that is a position by its values."""
@@ -60,7 +60,7 @@ class _Catalogs(WeakSet["Catalog"]):
 
 
 def _catalogs_of(adata: AnnData) -> WeakSet[Catalog]:
-    """Return the catalogs that show an AnnData."""
+    """Return the catalogs that have shown an AnnData."""
     if not isinstance(vars(adata).get(CATALOGS), _Catalogs):
         vars(adata)[CATALOGS] = _Catalogs()
     found: WeakSet[Catalog] = vars(adata)[CATALOGS]

@@ -151,7 +151,8 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
 def _of_features(layer: CellLayer, known: list[Table]) -> Iterator[Table]:
     """Yield the known table of a layer's features, or a new one; none without measurements.
 
-    Without results, a table is made again when others add columns, which may be measurements.
+    Without results, a table is made again when others add columns, which may be measurements. With
+    results, these columns are copied into ``obs``, but replace none that was there before.
     """
     features, name = layer.features, f"{layer.name}: features"
     for table in known:
