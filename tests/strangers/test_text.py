@@ -221,3 +221,11 @@ def test_a_field_that_is_too_long_for_the_header_is_named(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="line 2 cannot be read: field larger than"):
         ce.read_table(tmp_path / "cells.csv")
     assert csv.field_size_limit() == before
+
+
+def test_rows_without_the_last_field_and_decimal_commas(tmp_path: Path) -> None:
+    rows = [f"{i};{i},5;{i},25" + ";good" * (i % 2) for i in range(30)]
+    path = tmp_path / "cells.csv"
+    path.write_text("\n".join(["id;x;y;note", *rows]))
+    adata = ce.read_table(path, roles={"x": "feature", "y": "feature"})
+    assert_allclose(adata.X, np.arange(30)[:, None] + [0.5, 0.25])

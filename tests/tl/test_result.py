@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
 from centroid_encoder.tl._evaluation import read_held_out
-from centroid_encoder.tl._result import StoredCrossValidation, read_result
+from centroid_encoder.tl._result import StoredCrossValidation, panel_of, read_result
 
 NAMES = ["b", "a", "c"]
 """Categories in an order that is not alphabetical."""
@@ -85,3 +85,8 @@ def test_a_damaged_result_is_an_error(adata, name, change, words):
     with pytest.raises(ValueError, match=rf"uns\['{name}'\] is damaged") as caught:
         read_result(adata, "ce") if name == "ce" else read_held_out(adata, "ce")
     assert words in str(caught.value)
+
+
+def test_other_entries_with_the_name_of_a_part_are_no_panels() -> None:
+    adata = ad.AnnData(np.ones((2, 3)), uns={"mine": {"chosen_from": "the atlas"}})
+    assert panel_of(adata, adata.var_names.to_numpy()) is None
