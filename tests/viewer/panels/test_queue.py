@@ -118,6 +118,11 @@ def test_the_strip_shows_the_next_cells(widget, strike, table, settled, qtbot, v
     # After it comes the cell that was shown before.
     label_next(widget, strike, table)
     assert selected(widget) == [cells[0].row]
+    # No picture stays for another table, nor when the strip gets another width there.
+    widget.show_table(table[:40].copy(), name="other")
+    strip.resize(strip.width() - 50, strip.height())
+    assert strip.count() == 0
+    assert not strip.captions
 
 
 def test_an_answer_for_another_table_is_dropped(widget, table, qtbot):

@@ -77,8 +77,7 @@ class Strip(QListWidget):
     def show_state(self, before: State, now: State) -> None:
         """Read the pictures again if images look otherwise; a hidden strip does so when shown."""
         if now.differs(before, "cells"):
-            self.clear()
-            self.rows = []
+            self.show_cells([], [], [])
         elif self.rows and now.differs(before, "links", "looks"):
             self._is_old = not self.isVisible()
             if not self._is_old:
