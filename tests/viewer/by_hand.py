@@ -84,7 +84,9 @@ class LabelsByHand:
                 hand.labels[cell] = name.strip()
 
     def do_start_labelling(self) -> list[AnnData]:
-        if self.adata is None or self.labeling is not None:
+        # A table made of features is another one after each edit of them.
+        is_lasting = any(adata is self.adata for adata in self.adatas.values())
+        if not is_lasting or self.labeling is not None:
             return []
         panel, adata, chosen = self.widget.label, self.adata, self.pick(COLUMNS)
         self.widget.show_mode(panel)

@@ -22,9 +22,11 @@ def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.flo
     """(n, 4) colour of each label: that of the layer above, if its cells are coloured."""
     labels = np.ravel(labels)
     above = [other for other in viewer.layers if other.name.startswith(f"{layer.name} · ")]
-    if not above:
+    # In the grid, each layer has a tile of its own.
+    is_covered = bool(above) and not viewer.canvas.grid.enabled
+    assert (layer.opacity == 0) == is_covered
+    if not is_covered:
         return np.asarray(layer.colormap.map(labels))
-    assert layer.opacity == 0
     image, painted = (
         np.asarray(x.data[0] if x.multiscale else x.data).ravel() for x in (layer, above[0])
     )

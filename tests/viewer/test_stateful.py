@@ -500,7 +500,7 @@ class User(LabelsByHand):
             ids = {int(i) for i in join.ids[join.joined & widget.session.state.selected]}
             if isinstance(link.layer, ItemLayer):
                 assert set(link.layer.selected_data) == ids
-            elif ids and link.layer.visible:
+            elif ids and link.layer.visible and not self.viewer.canvas.grid.enabled:
                 marked.append((link.layer, ids))
         marks = [x for x in drawn if x.name.startswith(HIGHLIGHT) and x.visible and np.any(x.data)]
         assert len(marks) == len(marked)

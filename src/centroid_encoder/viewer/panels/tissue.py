@@ -254,7 +254,8 @@ class Tissue:
             row = int(joins[layer].joined.argmax())
             others = [x for x in self._by_image(row)[1] if x.visible]
             is_new = layer in new or not set(new).isdisjoint(others)
-            if is_new and any(lie_on_each_other(layer, other) for other in others):
+            is_beneath = is_new and any(lie_on_each_other(layer, other) for other in others)
+            if is_beneath or not layer.visible:
                 self._show_image_of(row)
 
     def _by_image(self, row: int) -> tuple[list[Layer], list[Layer]]:
