@@ -237,6 +237,11 @@ def test_another_table_leaves_no_labels_of_the_first_over_its_image(
         widget.catalog.choose(next(x for x in widget.catalog.tables if x.name == name))
         shown = {x.name for x in viewer.layers if x.visible and not is_drawn(x)}
         assert shown == {f"{name}_mask", f"{name}_img", "notes"}
+    # The layers of the other table are shown also where nothing lies over them any more.
+    for name in ("B_mask", "B_img", "notes"):
+        viewer.layers.remove(name)
+    widget.catalog.choose(next(x for x in widget.catalog.tables if x.name == "A"))
+    assert {x.name for x in viewer.layers if x.visible and not is_drawn(x)} == {"A_mask", "A_img"}
 
 
 def test_labels_of_an_image_that_the_table_lacks_do_not_lie_over_another(three, study, qtbot):
