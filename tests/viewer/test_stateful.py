@@ -535,7 +535,7 @@ class User(LabelsByHand):
             else:
                 # Nothing but a class without cells is missing.
                 assert not counts.get(name, 0)
-        if mode == "label" and join is not None:
+        if mode == "label" and join is not None and layer.visible:
             column = corrected(self.adata, label_key)
             colors, hidden = label_colors(self.adata, column), widget.session.state.hidden
             # Cells without a label are seen while one labels.

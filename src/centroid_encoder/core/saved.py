@@ -149,18 +149,7 @@ def from_arrays(
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
             knots = torch.tensor(arrays["knots"]).to(device) if "knots" in arrays else None
-            kind = "placement_"
-            names = [name for name in arrays if name.startswith(kind)]
-            own = {name.removeprefix(kind): arrays[name] for name in names}
-            placer = Placer(
-                own["targets"],
-                Scatter(own["axes"], own["means"], own["directions"]),
-                Layout(arrays["centers"]),
-                Discriminant(own["linear_axes"], own["linear_means"]),
-                float(own["sharpness"][0]),
-                float(own["voice"][0]),
-                own["offsets"],
-            )
+            placer = _placer(arrays)
         if any(name.startswith("novelty_") for name in arrays):
             stored = (arrays[f"novelty_{part.name}"] for part in fields(Novelty)[1:])
             novelty = Novelty(standardizer, *stored)
@@ -177,6 +166,21 @@ def from_arrays(
             Calibration(*curve, *(tuple(array.tolist()) for array in of_classes)),
             novelty,
         )
+
+
+def _placer(arrays: Mapping[str, NDArray[Any]]) -> Placer:
+    """Rebuild a placement by odds."""
+    kind = "placement_"
+    own = {name.removeprefix(kind): arrays[name] for name in arrays if name.startswith(kind)}
+    return Placer(
+        own["targets"],
+        Scatter(own["axes"], own["means"], own["directions"]),
+        Layout(arrays["centers"]),
+        Discriminant(own["linear_axes"], own["linear_means"]),
+        float(own["sharpness"][0]),
+        float(own["voice"][0]),
+        own["offsets"],
+    )
 
 
 def _transposed(value: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -523,15 +524,19 @@ class Training(_run.Job):
         for name, of_cells in (("n_predicted", predicted), ("n_in_cell", nearest)):
             per_class[name] = np.bincount(of_cells[is_judged], minlength=n_classes)
         unjudged = codes[fit.division.unjudged]
-        of_train = count_unjudged(unjudged)
-        quality[_result.TRAIN] |= of_train
+        quality[_result.TRAIN] |= count_unjudged(unjudged)
+        self._note_doubts(quality, unjudged)
+        return quality
+
+    def _note_doubts(self, quality: Mapping[str, Any], unjudged: Codes) -> None:
+        """Note why errors may be no better than chance, and which classes have none."""
         if text := doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
             self.notices.append(text)
+        per_class = quality["per_class"]
         self.notices += missing_classes(per_class, "the map takes", "train_voronoi_error")
         if len(unjudged):
+            words = unjudged_words(quality[_result.TRAIN])
             self.notices.append(
-                f"{unjudged_words(of_train)}: {listed(self.classes[np.unique(unjudged)])}. No "
-                "network has seen their class without them, so that their label and confidence are "
-                "missing"
+                f"{words}: {listed(self.classes[np.unique(unjudged)])}. No network has seen their "
+                "class without them, so that their label and confidence are missing"
             )
-        return quality

@@ -260,15 +260,10 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # `from_job` uses them.
-    check_choice("missing", missing, MissingFeatures)
-    text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
-    check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
     limits = {"min_confidence": min_confidence, "max_novelty": max_novelty}
+    allowed = _allowed(missing, max_missing, limits)
     text = "parents has no effect with min_confidence=0: every cell gets a class"
     check(parents is None or min_confidence > 0, text, "parents")
-    for name, share in {"max_missing": max_missing, **limits}.items():
-        fits = np.ndim(share) == 0 and are_shares(share)
-        check(fits, f"{name} must be a number in [0, 1]; got {share!r}", name)
     key_added = plain_key(key) if key_added is None else result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
@@ -289,7 +284,6 @@ def ingest(
         label_of_map = stored.params.get("reference_label_key", trained_on)
         given = {"label_key": label_of_map, **vars(stored.source)}
         source = stored.source if source == Source() else source
-    allowed = {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
     cells, notices = read_new_cells(adata, model, source, allowed)
     is_named = cells.names is not None and hasattr(model, "feature_names_in_")
     if known is not None and source.is_rep and not is_named:
@@ -317,6 +311,19 @@ def ingest(
     cells = replace(cells, all_classes=probabilities or hierarchy is not None)
     more = categories, colors, own_labels, hierarchy, probabilities
     return Ingestion(cells, key_added, notices, origin, params, *more)
+
+
+def _allowed(
+    missing: MissingFeatures, max_missing: float, limits: Mapping[str, float]
+) -> float | None:
+    """Check the options; return the share of genes that may be missing, None if none may be."""
+    check_choice("missing", missing, MissingFeatures)
+    text = f'max_missing={max_missing!r} has no effect with missing="{missing}"'
+    check(missing == "estimate" or max_missing == MAX_MISSING, text, "max_missing")
+    for name, share in {"max_missing": max_missing, **limits}.items():
+        fits = np.ndim(share) == 0 and are_shares(share)
+        check(fits, f"{name} must be a number in [0, 1]; got {share!r}", name)
+    return {"error": None, "drop": 0.0, "estimate": float(max_missing)}[missing]
 
 
 def _own_labels(

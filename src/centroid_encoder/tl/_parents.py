@@ -91,11 +91,11 @@ def read_parents(
     check(fits, f"parents must be columns or mappings; got {parents!r}", "parents")
     given, found = [parents] if is_one else list(parents), dict[Any, Any]()
     below: Any = label_key
-    known = set(classes)
+    known = list(classes)
     for level in given:
         if isinstance(level, Mapping | pd.Series):
             pairs = [(child, parent) for child, parent in level.items() if not pd.isna(parent)]
-            known |= {parent for _, parent in pairs}
+            known += [parent for _, parent in pairs]
             for child, _ in pairs:
                 check_known(child, known, f"parents has {child!r}, which is no class", "parents")
         else:
@@ -106,7 +106,7 @@ def read_parents(
             of_both = pd.DataFrame({"child": obs[below], "parent": column}).astype(object).dropna()
             of_both = of_both.drop_duplicates()
             pairs = list(of_both[of_both["child"].isin(known)].itertuples(index=False))
-            known |= set(of_both["parent"])
+            known += list(of_both["parent"])
             below = level
         for child, parent in pairs:
             # A class may be alone in a lineage of the same name.
