@@ -256,3 +256,6 @@ def test_labels_of_an_image_that_the_table_lacks_do_not_lie_over_another(three, 
     widget.cells.show_button.click()
     shown = [x.name for x in viewer.layers if x.visible and not is_drawn(x)]
     assert shown == ["B.tiff", "B_mask"]
+    # They are shown again when the dock is closed.
+    viewer.window.remove_dock_widget("all")
+    assert all(layer.visible for layer in viewer.layers)

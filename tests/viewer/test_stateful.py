@@ -543,8 +543,9 @@ class User(LabelsByHand):
             for row in np.flatnonzero(join.joined)[::7]:
                 name = self.adata.obs[column].iloc[row]
                 found = self._color_of(layer, int(join.ids[row]))
-                is_grey = pd.isna(name) or str(self.adata.obs[shown].iloc[row]) in hidden
-                assert found == (unlabelled if is_grey else colors[name])
+                expected = unlabelled if pd.isna(name) else colors[name]
+                is_hidden = str(self.adata.obs[shown].iloc[row]) in hidden
+                assert found == ("nothing" if is_hidden else expected)
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
