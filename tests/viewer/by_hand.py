@@ -65,6 +65,11 @@ class LabelsByHand:
         assert self.adata is not None
         return list(self.adata.obs_names[self.widget.session.state.selected])
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the table is one of these; one of features is made anew when they change."""
+        return any(adata is self.adata for adata in self.adatas.values())
+
     def step_by_hand(self, act: Callable[[], object]) -> list[AnnData]:
         """Do what changes labels or classes; the model has been changed already."""
         act()
@@ -84,9 +89,7 @@ class LabelsByHand:
                 hand.labels[cell] = name.strip()
 
     def do_start_labelling(self) -> list[AnnData]:
-        # A table made of features is another one after each edit of them.
-        is_lasting = any(adata is self.adata for adata in self.adatas.values())
-        if not is_lasting or self.labeling is not None:
+        if not self.is_lasting or self.labeling is not None:
             return []
         panel, adata, chosen = self.widget.label, self.adata, self.pick(COLUMNS)
         self.widget.show_mode(panel)

@@ -426,7 +426,7 @@ class User(LabelsByHand):
         """Remove cells of the chosen table in place, as a notebook can, and go on."""
         adata, by_hand = self.adata, {owner for owner, _ in self.hands}
         is_busy = self.labeling is not None or self.widget.training is not None
-        if adata is None or is_busy or adata.n_obs < 50 or id(adata) in by_hand:
+        if not self.is_lasting or is_busy or adata.n_obs < 50 or id(adata) in by_hand:
             return []
         adata._inplace_subset_obs(np.arange(adata.n_obs - 1))
         name = next(name for name, one in self.adatas.items() if one is adata)
