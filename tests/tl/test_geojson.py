@@ -138,6 +138,9 @@ def test_positions_of_any_kind_are_found_in_obsm(cells: ad.AnnData, n: int) -> N
     ):
         cells.obsm["spatial"] = value
         assert np.array_equal(positions(cells)[1], places[:, ::-1])
+    frame = pd.DataFrame(places, columns=["x_centroid", "y_centroid"], index=cells.obs_names)
+    cells.obsm["spatial"] = frame[["y_centroid", "x_centroid"]]
+    assert np.array_equal(positions(cells)[1], places[:, ::-1])
     cells.obsm["spatial"] = da.from_array(np.column_stack([places, *more]))
     cells.uns["column_roles"] = "of another program"
     assert np.array_equal(positions(cells)[1], places[:, ::-1])

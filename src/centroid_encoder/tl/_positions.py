@@ -19,17 +19,20 @@ def positions(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     """Return the positions of cells in ``obsm["spatial"]`` or in columns such as ``X_centroid``.
 
     The first value says for messages where they are stored. The second one is an (n_obs, 2 or 3)
-    array in the order of the axes of images, (z,) y, x. None if there are no positions. Columns
+    array in the order of the axes of images, (z,) y, x. None if there are no positions. In
+    ``obsm["spatial"]``, x comes first, unless the columns of a DataFrame say otherwise. Columns
     whose role "position" the user has chosen count before others, then those that have this role.
     """
     spatial = adata.obsm.get("spatial")
+    doubtful = partial(axis, in_doubt=True)
+    if isinstance(spatial, pd.DataFrame) and set(map(doubtful, spatial)) <= set("xyz"):
+        spatial = spatial[sorted(spatial, key=lambda name: str(doubtful(name)))]
     if spatial is not None and len(spatial.shape) == 2 and spatial.shape[1] in (2, 3):
         # The third column may be empty.
         for n in range(spatial.shape[1], 1, -1):
             places = numbers(spatial.iloc[:, :n] if hasattr(spatial, "iloc") else spatial[:, :n])
             if places is not None:
                 return "obsm: spatial", places[:, ::-1]
-    doubtful = partial(axis, in_doubt=True)
     chosen, of_role = _columns_of_positions(adata)
     for columns, find in (
         (chosen, doubtful),
