@@ -528,16 +528,20 @@ class User(LabelsByHand):
         shown = corrected(self.adata, widget.session.shown_labels)
         shown = shown if labeling is None else labeling.column
         legend = {row.name: (row.color, row.n) for row in widget.classes.rows}
-        counts = self.adata.obs[shown].value_counts()
+        counts, of_map = self.adata.obs[shown].value_counts(), {}
+        if labeling is None:
+            # A class has the colour that it had before the corrections.
+            of_map = label_colors(self.adata, widget.session.shown_labels)
         for name, color in label_colors(self.adata, shown).items():
             if str(name) in legend:
-                assert legend[str(name)] == (color, counts.get(name, 0))
+                assert legend[str(name)] == (of_map.get(name, color), counts.get(name, 0))
             else:
                 # Nothing but a class without cells is missing.
                 assert not counts.get(name, 0)
         if mode == "label" and join is not None and layer.visible:
             column = corrected(self.adata, label_key)
             colors, hidden = label_colors(self.adata, column), widget.session.state.hidden
+            colors |= label_colors(self.adata, label_key)
             # Cells without a label are seen while one labels.
             unlabelled = "nothing" if widget.session.state.labeling is None else FAINT[:7]
             for row in np.flatnonzero(join.joined)[::7]:

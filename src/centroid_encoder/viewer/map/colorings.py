@@ -19,7 +19,7 @@ from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl._check import obs_column
 from centroid_encoder.tl._result import Result, StoredCrossValidation
 from centroid_encoder.viewer.map.scene import Colors
-from centroid_encoder.viewer.session.corrections import codes_in
+from centroid_encoder.viewer.session.corrections import codes_in, corrected, corrected_colors
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import LABEL
 
@@ -133,9 +133,11 @@ def color_cells(name: str, session: Session) -> Colors | None:
 
 
 def _labels(session: Session) -> Colors:
-    adata, column = session.adata, str(session.corrected(session.label_key))
-    of_label = label_colors(adata, column)
-    codes = codes_in(pd.Index(of_label), obs_column(adata, column))
+    adata, label_key = session.adata, session.label_key
+    assert adata is not None
+    assert label_key is not None
+    of_label = corrected_colors(adata, label_key)
+    codes = codes_in(pd.Index(of_label), obs_column(adata, corrected(adata, label_key)))
     palette = list(of_label.values())
     if session.state.labeling is not None:
         # The user who labels by hand needs to see cells without a label, and the stain in them.

@@ -9,6 +9,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._result import Result, read_result
 
 SUFFIX = "_relabeled"
@@ -30,6 +31,12 @@ def corrected(adata: AnnData, label_key: str) -> str:
     while (column := f"{label_key}{SUFFIX}") in adata.obs and not has_fractions(adata.obs[column]):
         label_key = column
     return label_key
+
+
+def corrected_colors(adata: AnnData, label_key: str) -> dict[object, str]:
+    """Return the colours of the corrected labels; a class that was there before keeps its own."""
+    before, now = (label_colors(adata, x) for x in (label_key, corrected(adata, label_key)))
+    return {name: before.get(name, color) for name, color in now.items()}
 
 
 def correction_column(adata: AnnData, label_key: str) -> tuple[str, str]:

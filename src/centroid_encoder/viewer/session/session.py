@@ -35,6 +35,7 @@ from centroid_encoder.viewer.data.tables import Table, publish
 from centroid_encoder.viewer.session.corrections import (
     codes_in,
     corrected,
+    corrected_colors,
     correction_column,
     current_classes,
     read_stored,
@@ -504,10 +505,10 @@ def _shown_classes(
 ) -> Shown:
     if adata is None or shown is None or shown not in adata.obs:
         return {}, np.full(0 if adata is None else adata.n_obs, -1)
-    column = corrected(adata, shown)
-    colors = label_colors(adata, column)
+    colors = corrected_colors(adata, shown)
     if drawn is None:
-        return colors, codes_in(pd.Index(list(colors), dtype=object), adata.obs[column])
+        labels = adata.obs[corrected(adata, shown)]
+        return colors, codes_in(pd.Index(list(colors), dtype=object), labels)
     classes, codes = current_classes(adata, drawn, is_draft=draft is not None)
     of_map = class_colors(adata if draft is None else draft, drawn, None)
     # Corrections may lack classes of the map.
