@@ -331,6 +331,7 @@ def test_fit_prints_results_as_json(folder: Path) -> None:
 # Files
 
 
+@pytest.mark.slow
 def test_zarr_stores_are_read_and_written_like_files(folder: Path) -> None:
     cells = ad.read_h5ad("in.h5ad")
     cells = ad.AnnData(cells.X, obs=cells.obs, var=cells.var, uns=cells.uns)
@@ -408,6 +409,7 @@ def test_cross_validate_writes_what_the_tools_write(folder: Path) -> None:
 # feature-panel
 
 
+@pytest.mark.slow
 def test_feature_panel_writes_what_the_tool_writes(folder: Path) -> None:
     options = ("--sizes", "2,4", "--n-folds", 2, "--group-key", "donor", "--max-epochs", 3)
     command = ("feature-panel", "in.h5ad", "--label-key", "cell_type", "-o", "out.h5ad", *options)
@@ -609,6 +611,7 @@ def test_colors_that_ingest_deletes_are_not_in_the_output(results: Path, tmp_pat
 # Streams
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the redirections are those of a Unix shell")
 @pytest.mark.parametrize(
     "redirection",

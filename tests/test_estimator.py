@@ -68,6 +68,7 @@ def expected_failures(estimator: ce.CentroidEncoder) -> dict[str, str]:
     return dict.fromkeys(names, cross_fitted) | {"check_classifiers_train": weighted}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         ce.CentroidEncoder(hidden=(16,), max_epochs=15, placement="bottleneck"),
@@ -250,6 +251,7 @@ for options in ({}, {"placement": "bottleneck", "pretrain_epochs": 1, "batch_nor
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_in_this_and_other_processes(
     iris: Data, capsys: pytest.CaptureFixture[str]
 ) -> None:

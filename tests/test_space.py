@@ -86,6 +86,7 @@ def check(call: Callable[[], object], n_bytes: int, words: str | None) -> None:
     assert (contents() == before) == (words is not None)
 
 
+@pytest.mark.slow
 def test_commands_need_space_for_the_copy_and_the_results(folder: Path) -> None:
     size = Path("in.h5ad").stat().st_size
     assert size < 1_000_000 < 4_000_000 < 16 * 90 * 1000 * 4
@@ -106,6 +107,7 @@ def test_commands_need_space_for_the_copy_and_the_results(folder: Path) -> None:
         check(call, n_bytes, words)
 
 
+@pytest.mark.slow
 def test_save_of_the_widget_needs_space(folder: Path) -> None:
     from centroid_encoder.viewer._save import save_h5ad, save_model, save_zarr
 

@@ -113,6 +113,7 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
     assert_array_equal(differs, known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
 def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     X: Any, codes: Any, params: dict[str, Any]

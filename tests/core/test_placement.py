@@ -287,6 +287,7 @@ class TestEstimator:
             assert np.isfinite(ce.CentroidEncoder(**QUICK).fit(X[few], y[few]).transform(X)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_donors", [False, True])
 def test_places_of_training_cells_do_not_depend_on_their_labels(of_donors: bool) -> None:
     """On noise, nothing predicts random labels of cells, or of donors, from the places."""
@@ -361,6 +362,7 @@ class TestLayoutOfCells:
         assert np.median(found) < 0.1
         assert np.mean(found) < 0.2
 
+    @pytest.mark.slow
     def test_a_class_of_three_cells_moves_the_others_little(self) -> None:
         X, y = blood()
         moved = []

@@ -46,6 +46,7 @@ def draw(name: str, adata: ad.AnnData, **kwargs: Any) -> Any:
     return getattr(ce.pl, name)(adata, **({"show": False} | kwargs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_shown_and_saved(
     name: str, adata: ad.AnnData, shown: Any, tmp_path: Path, unchanged: Any

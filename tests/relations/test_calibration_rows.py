@@ -35,6 +35,7 @@ def test_several_networks_are_not_overconfident_after_a_merge(noisy) -> None:
     assert abs(overconfidence(model, X_new, y_new)) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [MERGED, {}], ids=["merged", "all rows train"])
 def test_one_network_without_unseen_samples_is_not_calibrated(noisy, options) -> None:
     X, y, *_ = noisy

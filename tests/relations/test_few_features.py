@@ -22,6 +22,7 @@ def wine_cells() -> ad.AnnData:
     return ad.AnnData(X.astype(np.float32), obs=obs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "grouped"), [(2, True), (10, False)])
 def test_noise_is_at_chance(n_classes: int, grouped: bool) -> None:
     right, confident = [], []
@@ -40,6 +41,7 @@ def test_noise_is_at_chance(n_classes: int, grouped: bool) -> None:
     assert np.mean(confident) < 1 / n_classes + 0.12
 
 
+@pytest.mark.slow
 def test_a_column_of_noise_changes_little() -> None:
     X, y = load_wine(return_X_y=True)
     noise = np.random.default_rng(0).normal(size=(len(X), 1))

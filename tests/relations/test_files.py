@@ -65,6 +65,7 @@ def chunk(store: Path) -> str:
     return str(max(files, key=lambda path: path.stat().st_size).relative_to(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "role"),
     [("layers/squared", "fit"), ("a chunk of X", "ingest"), ("layers/squared", "reference")],

@@ -310,6 +310,7 @@ def test_cells_beyond_max_cells_are_placed_as_ingest_places_them(group_key) -> N
     assert_array_equal(again.obs["again_label"], again.obs["ce_label"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_rows_that_occur_twice_are_named_beside_the_error(kind):
     X, y = blobs(120, 3, 1.0)

@@ -61,6 +61,7 @@ def fitted():
     return fit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", CONTEXTS, ids=["voronoi", "bottleneck"])
 @pytest.mark.parametrize(
     "other",

@@ -30,6 +30,7 @@ def roles(adata: AnnData) -> dict[str, str]:
     return adata.uns["column_roles"].set_index("column")["role"].to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTERS)
 def test_each_column_has_its_role(name: str, tmp_path: Path) -> None:
     exporter, path = EXPORTERS[name], tmp_path / "cells.csv"

@@ -194,6 +194,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_columns", [1, 4, 20, 300])
 @pytest.mark.parametrize("kind", ["fractions", "whole", "clipped"])
 @pytest.mark.parametrize("zeros", [0, 0.02, 0.05, 0.2])

@@ -197,6 +197,7 @@ def test_long_ids_beside_a_missing_value_stay_different(tmp_path: Path) -> None:
     assert adata.var_names.tolist() == ["Area", "Large"]
 
 
+@pytest.mark.slow
 def test_a_large_file_takes_little_memory_and_its_columns_one_type(tmp_path: Path) -> None:
     """pandas reads a large file in parts. The first part of a column holds no words."""
     rng, n = np.random.default_rng(0), 30_000

@@ -179,6 +179,7 @@ def test_a_map_without_ids_is_read_with_its_query(placed):
 
 
 class TestReferenceAndQuery:
+    @pytest.mark.slow
     @pytest.mark.parametrize("join", ["inner", "outer"])
     def test_the_cells_of_the_training_are_judged(self, placed, join):
         known, both = placed[0], ad.concat(placed, join=join, uns_merge="first")

@@ -326,6 +326,7 @@ class TestMislabeled:
         ratio = found["confidence"] / found["own"]
         assert (ratio.diff().dropna() <= 0).all()
 
+    @pytest.mark.slow
     def test_finds_labels_of_one_class_with_the_name_of_another(self):
         """By networks alone, recall and precision are .62: they learn a part of the names."""
         rng = np.random.default_rng(3)

@@ -128,6 +128,7 @@ def test_donors_of_unequal_sizes_count_as_fewer(sizes: tuple[int, ...]) -> None:
     assert np.isnan(share_intervals(donors / 2, donors * 0, 1, donors)[0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [20, 60, 400])
 @pytest.mark.parametrize("rate", [0.02, 0.2])
 def test_intervals_of_cells_cover_as_often_as_they_say(n: int, rate: float) -> None:

@@ -413,6 +413,7 @@ class TestValues:
         assert (novelty[:60] > 0.9).mean() > 0.8
         assert (novelty[60:] > 0.9).mean() < 0.15
 
+    @pytest.mark.slow
     def test_confidence_allows_for_missing_features(self):
         """With expectations alone, 79 % of the labels are right, at a mean confidence of 90 %."""
         X, y = load_digits(return_X_y=True)

@@ -106,6 +106,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
             assert_array_equal(one[name], other[name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "kind"), KINDS, ids=IDS)
 def test_a_map_is_the_same_wherever_the_matrix_is(layout, kind, tmp_path):
     X = layout(genes())
@@ -176,6 +177,7 @@ def test_another_thread_can_replace_the_kept_block_at_any_time():
     assert_array_equal(Raced(da.from_array(X, chunks=(70, -1)))[50:200], X[50:200])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "n"), [(sparse.csr_matrix, 2_000), (np.asarray, 3_000)])
 def test_the_matrix_is_never_in_memory_as_a_whole(layout, n, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "CHUNK", 32)

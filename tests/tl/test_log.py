@@ -28,6 +28,7 @@ WARNING = "cells of the same 'donor' are on both sides"
 LOGGED = "logging.basicConfig(level='INFO', stream=sys.stdout)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "out", "logged"),
     [("", 0, False), pytest.param(LOGGED, 2, True, marks=pytest.mark.slow)],

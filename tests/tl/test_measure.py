@@ -33,6 +33,7 @@ def blobs(shape: tuple[int, ...], above: float) -> np.ndarray:
     return np.append(0, rng.choice(3 * n, size=n) + 1)[labels]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "dtype", "spacing", "more"),
     [

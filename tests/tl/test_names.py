@@ -33,6 +33,7 @@ def test_results_with_allowed_names_can_be_written_and_read(tmp_path):
             assert_array_equal(back.obs[obs_key(key, "confidence")], np.arange(3))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:zarr v3", "ignore:Writing zarr")
 @pytest.mark.parametrize("ending", [".h5ad", ".zarr"])
 def test_classes_of_any_name_are_read_back(ending, fast, tmp_path):

@@ -63,6 +63,7 @@ def click(study: Any, layer: Labels, label: int) -> list[str]:
     return session.adata.obs_names[session.state.selected].tolist()
 
 
+@pytest.mark.slow
 def test_a_click_selects_the_cell_of_the_topmost_visible_layer(three, study):
     masks, cells = three
     viewer = study.viewer
@@ -95,6 +96,7 @@ def colors_are_right(viewer: Viewer, layer: Labels, cells: AnnData) -> bool:
     return above.visible and same_place and len(pairs.drop_duplicates()) == 3
 
 
+@pytest.mark.slow
 def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(three, study, qtbot):
     masks, cells = three
     viewer, widget = study.viewer, study.widget
@@ -126,6 +128,7 @@ def test_one_pair_of_drawn_layers_is_that_of_the_image_that_is_shown(three, stud
     assert colors_are_right(viewer, viewer.layers["B_mask"], cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_first", [True, False], ids=["table first", "layers first"])
 def test_of_images_at_one_place_the_first_is_shown(three, study, is_first, qtbot):
     masks, cells = three
@@ -163,6 +166,7 @@ def test_of_images_at_one_place_the_first_is_shown(three, study, is_first, qtbot
     assert visible() == ["A_mask", "A.tiff", "B_mask"]
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_cell_has_the_pixels_of_its_own_image(three, study, qtbot):
     masks, cells = three
     viewer, widget = study.viewer, study.widget
@@ -218,6 +222,7 @@ def test_classes_are_counted_by_image(three, study, tmp_path, qtbot):
     assert widget.form.group_key.choices[:2] == (None, "ImageName")
 
 
+@pytest.mark.slow
 def test_another_table_leaves_no_labels_of_the_first_over_its_image(
     viewer, open_widget, make_cells, image_of
 ):

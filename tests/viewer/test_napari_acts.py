@@ -47,6 +47,7 @@ def assert_colors_are_right(viewer: Viewer, layer: Labels, adata: AnnData) -> No
     assert np.array_equal(drawn.data > 0, np.isin(layer.data, adata.obs["cell_id"]))
 
 
+@pytest.mark.slow
 def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     viewer, open_widget, cells, embed, tmp_path, monkeypatch
 ):
@@ -79,6 +80,7 @@ def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     assert not answers
 
 
+@pytest.mark.slow
 def test_columns_that_others_add_to_features_are_added_to_the_table(
     viewer, open_widget, cells, image_of, train, qtbot
 ):
@@ -232,6 +234,7 @@ def test_strokes_are_seen_at_once_and_have_their_colors_afterwards(viewer, shown
     assert layer.opacity == 0
 
 
+@pytest.mark.slow
 def test_undo_of_napari_and_pixels_changed_in_place_are_noticed(viewer, shown, qtbot):
     widget, layer, adata = shown
     gone = int(layer.data[2, 2])
@@ -273,6 +276,7 @@ def test_a_large_stack_is_compared_in_a_thread(open_on, table, viewer, qtbot, mo
     qtbot.waitUntil(lambda: widget.catalog.join.n_joined == table.n_obs - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["select", "label", "color"])
 def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, shown, act, qtbot):
     widget, layer, adata = shown
@@ -300,6 +304,7 @@ def test_cells_removed_in_place_are_noticed_before_anything_is_written(viewer, s
     qtbot.wait(10)
 
 
+@pytest.mark.slow
 def test_two_widgets_on_one_table_show_one_result(open_widget, cells, train, qtbot):
     widget, other = open_widget(), CentroidEncoderWidget(ViewerModel())
     qtbot.addWidget(other)
@@ -320,6 +325,7 @@ def test_two_widgets_on_one_table_show_one_result(open_widget, cells, train, qtb
     train(widget)
 
 
+@pytest.mark.slow
 def test_a_table_that_does_not_fit_is_not_painted(viewer, shown, image_of, make_cells, qtbot):
     widget, layer, adata = shown
     # Another tissue has a few of the ids.

@@ -8,6 +8,7 @@ from centroid_encoder.viewer import CentroidEncoderWidget
 from tests.viewer.seen import entries
 
 
+@pytest.mark.slow
 def test_all_arguments_can_be_given_in_a_notebook(viewer, cells, image_of):
     image = image_of(cells)
     # No column has a usual name.
@@ -25,6 +26,7 @@ def test_all_arguments_can_be_given_in_a_notebook(viewer, cells, image_of):
     assert np.array_equal(widget.catalog.join.rows(cells.obs["number"]), np.arange(120))
 
 
+@pytest.mark.slow
 def test_the_widget_opens_once_and_shows_the_last_table(viewer, cells, make_cells, image_of):
     viewer.add_labels(image_of(cells), name="nuclei")
     # The current viewer is used, and ids are guessed.

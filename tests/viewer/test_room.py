@@ -90,6 +90,7 @@ def settle(qtbot) -> None:
     qtbot.wait(50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "least"), [((1500, 950), 540), ((1280, 780), 440)])
 def test_the_map_keeps_its_size(open_on, viewer, cells, train, check, qtbot, size, least):
     window = viewer.window._qt_window
@@ -172,6 +173,7 @@ def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, q
         assert lines.count(text) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_warnings_can_be_read(open_on, viewer, cells, qtbot, theme):
     viewer.theme = theme

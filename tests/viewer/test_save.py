@@ -64,6 +64,7 @@ READ = {save_h5ad: ad.read_h5ad, save_zarr: ad.read_zarr}
 SAVE = pytest.mark.parametrize(("save", "name"), [(save_h5ad, "a.h5ad"), (save_zarr, "a.zarr")])
 
 
+@pytest.mark.slow
 @SAVE
 @pytest.mark.parametrize(
     ("format_", "rows"), [(np.asarray, slice(None)), (sparse.csr_matrix, slice(10, 70, 2))]
@@ -105,6 +106,7 @@ def test_a_csv_is_read_back(trained, tmp_path):
     assert list(pd.read_csv(tmp_path / "cells.csv", index_col=0)) == list(trained.obs)
 
 
+@pytest.mark.slow
 @SAVE
 def test_a_table_that_cannot_be_written_leaves_the_old_file(save, name, trained, tmp_path):
     save(trained, tmp_path / name)
@@ -115,6 +117,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(save, name, trained,
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 def test_a_field_that_zarr_cannot_hold_is_named(trained, tmp_path):
     trained.obs["kind"] = pd.Categorical(["Tumor: Negative", "b"] * 60)
@@ -155,6 +158,7 @@ class Store:
         zarr.consolidate_metadata(self.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_only_the_table_in_a_store_is_replaced(zarr_format, trained, unchanged, tmp_path):
     path = tmp_path / "tissue.zarr"

@@ -146,6 +146,7 @@ def test_a_reader_does_not_keep_the_process_alive():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_threads_may_outlive_their_tasks():
     """A thread calls nothing of Qt, even where it is the last to hold an object."""
     code = (

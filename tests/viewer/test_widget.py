@@ -68,6 +68,7 @@ def test_an_empty_viewer_shows_only_what_can_be_done(open_widget):
     assert widget.training is None
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_function(add_cells, open_widget, train, cells):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 20, list("abcdef"))
     cells.var["some"] = np.arange(8) % 2 == 0
@@ -134,6 +135,7 @@ def test_errors_are_one_readable_line(open_widget, train, make_cells, unchanged)
     assert not isinstance(note, ErrorNotification)
 
 
+@pytest.mark.slow
 def test_missing_values_show_their_field(widget, train, cells, unchanged, qtbot):
     cells.X[:2, 2] = np.nan
     train(widget)
@@ -166,6 +168,7 @@ def test_a_message_says_that_labels_have_changed(add_cells, open_widget, cells, 
         assert widget.result is None
 
 
+@pytest.mark.slow
 def test_two_of_three_dimensions_are_drawn(open_widget, train, embed):
     cells, widget = embed(n_components=3), open_widget()
     widget.show_table(cells, label_key="cell_type")
@@ -182,6 +185,7 @@ def test_two_of_three_dimensions_are_drawn(open_widget, train, embed):
     assert (box.isEnabled(), widget.map.regions_box.isEnabled()) == (False, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1280, 780), (1500, 950), (2400, 1000)])
 def test_the_map_is_larger_in_a_dock_of_its_own_and_comes_back(trained, viewer, qtbot, size):
     button, picture, canvas = (
@@ -234,6 +238,7 @@ def counts(widget: CentroidEncoderWidget) -> dict[str, int]:
     return {row.name: row.n for row in widget.classes.rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label_key", ["cell_type", "cell_type_relabeled"])
 def test_a_new_class_is_shown_saved_and_opened(
     trained, train, save, viewer, cells, tmp_path, label_key, qtbot
@@ -275,6 +280,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert np.array_equal(figure.scene.points, cells.obsm["X_ce"])
 
 
+@pytest.mark.slow
 def test_model_and_figures_can_be_saved(trained, cells, tmp_path, qtbot, unchanged):
     keep = trained.save_row
 
@@ -331,6 +337,7 @@ def end(qtbot) -> Train:
     return run
 
 
+@pytest.mark.slow
 def test_a_result_is_written_into_the_table_that_was_trained_on(
     widget, begin, end, cells, embed, unchanged
 ):
@@ -345,6 +352,7 @@ def test_a_result_is_written_into_the_table_that_was_trained_on(
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
 
 
+@pytest.mark.slow
 def test_cells_that_change_during_a_training_get_no_results(widget, begin, end, cells, unchanged):
     begin(widget)
     cells._inplace_subset_obs(np.arange(120) % 3 > 0)
@@ -365,6 +373,7 @@ def test_qt_deletes_a_closed_widget_as_a_whole(viewer, open_widget):
     assert deleted == ["widget", "map"]
 
 
+@pytest.mark.slow
 def test_a_result_is_written_into_a_table_of_spatialdata(
     viewer, open_widget, train, cells, image_of
 ):

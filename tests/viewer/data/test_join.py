@@ -47,6 +47,7 @@ KINDS: list[Callable[[list[int]], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=cases(40))
 @given(data=st.data())
 def test_a_row_is_joined_to_its_own_id_in_its_own_image_or_not_at_all(data):

@@ -37,6 +37,7 @@ def draw(viewer, qtbot) -> Draw:
     return around
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["labels", "points", "frames"])
 def test_cells_inside_of_a_line_are_selected(
     kind, viewer, cells, image_of, draw, open_widget, qtbot
@@ -88,6 +89,7 @@ def test_cells_inside_of_a_line_are_selected(
     assert not len(viewer.layers)
 
 
+@pytest.mark.slow
 def test_every_cell_of_a_plane_is_selected(viewer, make_cells, draw, open_widget):
     """Spheres whose centers are in other planes, and the view of before comes back."""
     stack, n = np.zeros((30, 60, 60), dtype=np.int32), 27

@@ -408,6 +408,7 @@ def counting(read: list[int]) -> da.Array:
     return da.from_array(LARGE, chunks=300).map_blocks(load, dtype=int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [2**21, 2**24])
 def test_of_a_large_lazy_image_only_the_part_that_is_seen_is_read(monkeypatch, limit):
     monkeypatch.setattr(ids, "MAX_OVERVIEW", limit)

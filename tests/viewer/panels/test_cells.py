@@ -23,6 +23,7 @@ def widget(mapped, open_on) -> CentroidEncoderWidget:
     return open_on(mapped)
 
 
+@pytest.mark.slow
 def test_the_gate_selects_cells_by_value_in_map_and_tissue(widget, viewer, mapped):
     gate, ids = widget.cells.gate, mapped.obs["cell_id"].to_numpy()
     assert gate.isHidden()
@@ -58,6 +59,7 @@ def test_a_part_of_a_name_is_enough_to_colour_by_it(widget, viewer, mapped, qtbo
         assert is_colored(viewer, layer) == (found == "size")
 
 
+@pytest.mark.slow
 def test_the_selection_is_described_and_labelled(widget, mapped):
     cells, said = widget.cells, widget.cells.selection_text
     assert said.text() == "No cell selected"
@@ -81,6 +83,7 @@ def test_cells_of_a_table_without_labels_are_described(mapped, open_on):
     assert widget.cells.selection_text.text() == "3 cells selected"
 
 
+@pytest.mark.slow
 def test_a_first_map_appears_by_itself_and_train_replaces_it(
     viewer, cells, open_on, train, unchanged, qtbot
 ):

@@ -134,6 +134,7 @@ def study(make_cells) -> AnnData:
     return adata
 
 
+@pytest.mark.slow
 def test_several_images_give_two_errors(open_widget, check, study):
     widget = open_widget()
     widget.form.n_folds.value = 3
@@ -191,6 +192,7 @@ def test_a_check_that_is_stored_in_the_table_is_shown(open_widget, cells, tmp_pa
     assert "model=ce.CentroidEncoder(" in script
 
 
+@pytest.mark.slow
 def test_decisions_stay_in_view(viewer, cells, open_on, train, qtbot):
     widget = open_on(cells)
     viewer.window._qt_window.resize(1280, 780)

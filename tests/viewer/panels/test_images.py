@@ -39,6 +39,7 @@ def widget(cells, image_of, viewer, open_widget) -> CentroidEncoderWidget:
     return widget
 
 
+@pytest.mark.slow
 def test_all_layers_are_coloured_and_the_list_names_them(widget, viewer, qtbot):
     first, second = viewer.layers["A_mask"], viewer.layers["B_mask"]
     table, catalog = widget.data.images_table, widget.catalog
@@ -70,6 +71,7 @@ def test_all_layers_are_coloured_and_the_list_names_them(widget, viewer, qtbot):
     assert not widget.data.layer_box.isHidden()
 
 
+@pytest.mark.slow
 def test_zoom_goes_to_the_image_of_the_cell(widget, viewer):
     cells = widget.cells
     viewer.layers["B_mask"].visible = False

@@ -40,6 +40,7 @@ def shown_classes(widget: CentroidEncoderWidget) -> list[list[str]]:
     return [[row.name, row.key, str(row.n)] for row in widget.classes.rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["labels", "points"])
 def test_keys_label_the_selected_cells(kind, label, strike, table, viewer, qtbot):
     widget = label(kind)
@@ -76,6 +77,7 @@ def test_keys_label_the_selected_cells(kind, label, strike, table, viewer, qtbot
     assert not np.allclose(shown[0], shown[2])
 
 
+@pytest.mark.slow
 def test_the_keys_serve_whatever_layer_is_active(label, strike, table, viewer):
     widget = label()
     points = viewer.add_points([[1, 1]])
@@ -94,6 +96,7 @@ def test_the_keys_serve_whatever_layer_is_active(label, strike, table, viewer):
     assert given(table)["cell9"] == "b"
 
 
+@pytest.mark.slow
 def test_keys_are_those_of_napari_while_labels_are_painted(label, strike, viewer, table):
     widget, layer = label(), viewer.layers["cells"]
     widget.select(np.array([3, 4]))
@@ -185,6 +188,7 @@ def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(label, qtbot, t
     assert not given(table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_floating", [False, True])
 def test_keys_serve_wherever_the_focus_is(is_floating, label, qtbot, table, viewer):
     widget = label("labels")
@@ -254,6 +258,7 @@ def test_a_class_is_renamed_gets_a_key_and_a_colour_and_is_removed(label, table)
     assert not given(table)
 
 
+@pytest.mark.slow
 def test_a_live_map_appears_and_keeps_its_places(label, table, settled):
     widget = label()
     session, panel = widget.session, widget.label
@@ -292,6 +297,7 @@ def test_a_live_map_appears_and_keeps_its_places(label, table, settled):
     assert widget.form.label_key.value == COLUMN
 
 
+@pytest.mark.slow
 def test_the_stored_map_comes_back(label, table, settled, train):
     widget = label()
     label_some(widget, 6)
@@ -323,6 +329,7 @@ def test_the_stored_map_comes_back(label, table, settled, train):
     assert list(widget.result.classes) == ["z", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_training_is_dropped_when_labels_change_or_the_table(label, table, settled, qtbot):
     widget = label()
     live = widget.label.live
@@ -347,6 +354,7 @@ def test_a_training_is_dropped_when_labels_change_or_the_table(label, table, set
     assert widget.session.state.draft is not None
 
 
+@pytest.mark.slow
 def test_a_window_that_closes_ends_the_training_of_a_live_map(label, viewer, qtbot):
     widget = label()
     session, live = widget.session, widget.label.live
@@ -358,6 +366,7 @@ def test_a_window_that_closes_ends_the_training_of_a_live_map(label, viewer, qtb
     assert session.state.draft is None
 
 
+@pytest.mark.slow
 def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(label, table, settled):
     table.X[0, 0] = np.nan
     table.obsm["constant"] = np.ones((table.n_obs, 3))
@@ -386,6 +395,7 @@ def test_labels_are_written_to_csv_and_read_again(label, table, tmp_path):
     assert "1 of its cells" in widget.message.text()
 
 
+@pytest.mark.slow
 def test_a_column_that_was_deleted_meanwhile_ends_the_labelling(label, strike, table):
     widget = label()
     widget.select(np.array([0]))

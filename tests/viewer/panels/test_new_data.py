@@ -160,6 +160,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     assert "belongs to the table 'nuclei: AnnData'" in script
 
 
+@pytest.mark.slow
 def test_cells_with_missing_values_are_left_out_if_they_are_few_or_after_a_question(
     widget, viewer, send, others, qtbot, unchanged
 ):
@@ -185,6 +186,7 @@ def test_cells_with_missing_values_are_left_out_if_they_are_few_or_after_a_quest
     assert np.isnan(others.obsm["X_ce"][:, 0]).sum() == 21
 
 
+@pytest.mark.slow
 def test_the_new_cells_can_be_opened_from_a_file(
     widget, monkeypatch, qtbot, send, others, tmp_path
 ):
@@ -208,6 +210,7 @@ def test_the_new_cells_can_be_opened_from_a_file(
     assert "X_ce" not in others.obsm
 
 
+@pytest.mark.slow
 def test_a_map_that_was_trained_on_the_new_cells_is_not_replaced(
     widget, send, cells, others, embed, unchanged
 ):
@@ -241,6 +244,7 @@ def shown_cures(panel: NewDataPanel) -> list[QPushButton]:
     return [x for x in panel.cures.findChildren(QPushButton) if not x.isHidden()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_absent", [1, 4])
 def test_cells_without_some_features_have_a_way_into_the_map(
     widget, send, cells, others, qtbot, unchanged, n_absent
@@ -270,6 +274,7 @@ def test_cells_without_some_features_have_a_way_into_the_map(
     assert [x.text() for x in shown_cures(panel)] == ["Estimate the values"] * (n_absent == 4)
 
 
+@pytest.mark.slow
 def test_doubtful_cells_get_a_parent(widget, send, cells, others):
     """The columns that group the classes of the map are offered."""
     names = cells.obs["cell_type"].cat.categories
@@ -289,6 +294,7 @@ def test_doubtful_cells_get_a_parent(widget, send, cells, others):
     assert (expected.obs["ce_label"].astype(str) == others.obs["ce_label"].astype(str)).all()
 
 
+@pytest.mark.slow
 def test_new_cells_with_labels_are_reviewed(widget, send, cells, others):
     others.obs["cell_type"] = [f"type {i % 3}" for i in range(150)]
     send(widget)

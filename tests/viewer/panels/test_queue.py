@@ -44,6 +44,7 @@ def label_next(widget: CentroidEncoderWidget, strike: Any, table: ad.AnnData) ->
     return row
 
 
+@pytest.mark.slow
 def test_a_queue_is_answered_by_keys(widget, strike, table, viewer, settled, qtbot):
     queue = widget.queue
     strike(KEY.Key_Return)
@@ -96,6 +97,7 @@ def test_a_queue_is_answered_by_keys(widget, strike, table, viewer, settled, qtb
     qtbot.waitUntil(lambda: not queue.strip.isVisible())
 
 
+@pytest.mark.slow
 def test_the_strip_shows_the_next_cells(widget, strike, table, settled, qtbot, viewer):
     queue, strip = widget.queue, widget.queue.strip
     queue.suggest_button.click()
@@ -136,6 +138,7 @@ def test_an_answer_for_another_table_is_dropped(widget, table, qtbot):
     assert not widget.session.state.selected.any()
 
 
+@pytest.mark.slow
 def test_enter_in_a_field_labels_no_cell(widget, table, viewer, settled, qtbot):
     for name in table.obs["truth"].unique():
         rows = np.flatnonzero(table.obs["truth"] == name)[:4]

@@ -31,6 +31,7 @@ def columns(view: QTableView) -> dict[str, list[str]]:
     return {name: rest for name, *rest in rows}
 
 
+@pytest.mark.slow
 def test_a_click_on_a_role_changes_it(widget, qtbot):
     session = widget.session
     widget.training_panel.columns_action.trigger()

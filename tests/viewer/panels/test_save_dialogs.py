@@ -61,6 +61,7 @@ def widget(viewer, open_widget, cells, embed, image_of) -> CentroidEncoderWidget
     return widget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "name", "read"),
     [

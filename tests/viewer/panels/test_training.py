@@ -28,6 +28,7 @@ def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
     return rows.get(what, widget.training_panel.progress)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "how"),
     [

@@ -33,6 +33,7 @@ def select(widget: CentroidEncoderWidget, rows: list[int], qtbot: QtBot) -> None
     qtbot.waitUntil(lambda: why.table is not None and not why.is_due)
 
 
+@pytest.mark.slow
 def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells, qtbot):
     why = widget.cells.why
     assert not why.isVisible()
@@ -49,6 +50,7 @@ def test_one_cell_has_its_picture_and_the_features_of_its_classes(widget, cells,
     assert not why.isVisible()
 
 
+@pytest.mark.slow
 def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbot):
     red = viewer.layers.pop("red")
     places = np.indices(red.data.shape)[1] / red.data.shape[1]
@@ -70,6 +72,7 @@ def test_only_the_last_cell_of_a_slow_image_is_shown(widget, viewer, cells, qtbo
     )
 
 
+@pytest.mark.slow
 def test_a_click_raises_nothing_where_pixels_or_features_are_damaged(widget, viewer, cells, qtbot):
     damaged, shape = [], viewer.layers["nuclei"].data.shape
 
