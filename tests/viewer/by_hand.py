@@ -141,6 +141,10 @@ class LabelsByHand:
         if self.pick([True, True, False]):
             self.give(list(journal), list(journal.values()))
             changed = self.step_by_hand(panel.restore_button.click)
+            # The journal also has classes without cells.
+            known = [one.name for one in self.labeling.classes]
+            assert [name for name in known if name in hand.names] == hand.names
+            hand.names = known
         else:
             changed = self.step_by_hand(panel.discard_button.click)
         hand.journal = {}
