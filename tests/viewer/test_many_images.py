@@ -263,4 +263,7 @@ def test_labels_of_an_image_that_the_table_lacks_do_not_lie_over_another(three, 
     assert shown == ["B.tiff", "B_mask"]
     # They are shown again when the dock is closed.
     viewer.window.remove_dock_widget("all")
-    assert all(layer.visible for layer in viewer.layers)
+    assert [layer.name for layer in viewer.layers] == [
+        f"{x}{y}" for x in masks for y in (".tiff", "_mask")
+    ]
+    assert all(layer.visible and layer.opacity > 0 for layer in viewer.layers)

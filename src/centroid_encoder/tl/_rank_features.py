@@ -344,11 +344,15 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
             n_cells[i] += len(found)
             total += found.sum(axis=0)
             squares += np.square(found).sum(axis=0)
-        text = f"no cell of {names[j]!r} was held out; train with a test_size, or leave"
-        check(n_cells[i], f"{text} it out of groups", "groups")
-        scores[i, kept] = mean = total / n_cells[i]
-        deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
+        if n_cells[i]:
+            scores[i, kept] = mean = total / n_cells[i]
+            deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
         check_stop(callback, Progress(i + 1, len(ranked), "group"))
+    text = "no cell of these groups was held out; train with a test_size"
+    check(n_cells.any(), text, "groups" if job.params["groups"] != "all" else "adata")
+    if not n_cells.all():
+        unknown = listed(pd.Index(names[ranked[n_cells == 0]]))
+        job.notices.append(f"no scores for {unknown}: none of their cells was held out")
     job.params["n_cells"] = n_cells
     nothing = np.full_like(scores, np.nan)
     numbers = {"scores": scores, "logfoldchanges": nothing, "deviations": deviations}

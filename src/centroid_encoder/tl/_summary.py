@@ -346,11 +346,11 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
     off = (per_class["confidence"] - per_class["right"]).abs()
-    worst = per_class[(beyond > 0) & (off > OFF)]
+    worst = per_class[(beyond > 0) & (off > OFF) & ~per_class["rough"].astype(bool)]
     if len(worst):
         row = worst.loc[off[worst.index].idxmax()]
         sentences.append(
-            f"They are worst for the {int(row['n_predicted']):,} cells predicted to be "
+            f"Confidences are worst for the {int(row['n_predicted']):,} cells predicted to be "
             f"{row['class']}: {100 * row['confidence']:.0f} % on average, and "
             f"{100 * row['right']:.0f} % right (95 % interval {100 * row['right_low']:.0f} to "
             f"{100 * row['right_high']:.0f} %)."

@@ -102,13 +102,13 @@ class Tissue:
 
     def close(self) -> None:
         """Restore the look of all layers, and follow neither the mouse nor the layers."""
-        self.unlink()
-        self.show_image(None)
         viewer, self.due = self._viewer, []
         for callbacks in (viewer.mouse_drag_callbacks, viewer.mouse_move_callbacks):
             callbacks[:] = [x for x in callbacks if x not in (self._on_press, self._on_move)]
         viewer.events.status.disconnect(self._on_status)
         viewer.layers.events.disconnect(self._on_layers)
+        self.unlink()
+        self.show_image(None)
 
     @property
     def _rows(self) -> NDArray[np.intp]:
