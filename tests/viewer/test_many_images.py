@@ -216,6 +216,11 @@ def test_classes_are_counted_by_image(three, study, tmp_path, qtbot):
     table = pd.read_csv(tmp_path / "counts.csv", index_col=0)
     assert table.index.tolist() == list("ABC")
     assert table.loc["B"].to_dict() == counts.to_dict()
+    # Cells whose label was corrected count for their new class.
+    widget.select(np.flatnonzero(cells.obs["ImageName"] == "B")[:7])
+    widget.session.label_selected("other")
+    save_counts(tmp_path / "counts.csv")
+    assert pd.read_csv(tmp_path / "counts.csv", index_col=0)["other"].tolist() == [0, 7, 0]
     save_counts(tmp_path / "nowhere" / "counts.csv")
     assert "nowhere" in widget.save_row.message.text()
     # The column of images is the first choice of what is held out whole.

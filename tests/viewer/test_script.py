@@ -89,6 +89,16 @@ def test_a_check_follows_the_training(cells, fast):
     assert "ce.pl.voronoi" not in both
 
 
+def test_the_map_of_a_placement_is_read_from_the_file_of_its_table(cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    new = cells[:30].copy()
+    ce.tl.ingest(new, cells, progress=False)
+    new.uns["ce"]["params"]["ingested_from"] = "map.h5ad"
+    tables = in_file(Path("far/away/map.h5ad"), cells), in_file(Path("new.h5ad"), new)
+    assert "ce.tl.ingest(adata, 'far/away/map.h5ad'" in as_python(tables[1], "ce", tables)
+    assert "insert the name of its file" in as_python(tables[1], "ce")
+
+
 @pytest.mark.parametrize("store", ["tissue.zarr", None])
 def test_a_table_without_a_file(store):
     sdata = SimpleNamespace(path=store and Path(store))

@@ -311,6 +311,22 @@ def test_model_and_figures_can_be_saved(trained, cells, tmp_path, qtbot, unchang
     assert "ce.tl.centroid_encoder(" in QGuiApplication.clipboard().text()
 
 
+def test_the_picture_of_image_and_map_explains_the_colors_that_are_shown(trained, cells):
+    cells.obs["donor"] = pd.Categorical(["first", "second"] * 60)
+    trained.session.wrote()
+    for way, expected in {
+        "label": ["type 0", "type 1", "type 2"],
+        ("", "donor"): ["first", "second"],
+        "misplaced cells": ["in another class's region", "other"],
+    }.items():
+        trained.cells.color_box.choose(way)
+        (legend,) = trained.save_row.picture().legends
+        assert [text.get_text() for text in legend.get_texts()] == expected
+    trained.cells.color_box.choose(("", "gene0"))
+    figure = trained.save_row.picture()
+    assert [ax.get_ylabel() for ax in figure.axes][-1] == "gene0"
+
+
 @pytest.fixture
 def begin(qtbot) -> Train:
     """Start an endless training, and wait for its first epoch."""

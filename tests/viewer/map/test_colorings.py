@@ -162,9 +162,11 @@ def test_the_largest_of_many_categories_have_colors_and_the_others_are_grey(make
     assert (made.codes == grey).sum() == 17
     assert (made.codes[:4] == made.codes[0]).all()
     assert made.codes[0] != grey
-    assert "all but the 100 largest of 117 categories" in made.meaning
+    assert made.key == ((GREY, "all but the 100 largest of 117 categories"),)
     adata.obs["barcode"] = [f"<{i % 30}>" for i in range(120)]
-    assert "&lt;0&gt;" in color_values(adata, "barcode").meaning
+    made = color_values(adata, "barcode")
+    assert made.key[0] == (made.colors[0], "<0>")
+    assert made.key[-1] == ("", "… and 18 more")
 
 
 def test_a_variable_has_the_colors_of_its_values(cells):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from html import escape
 from typing import Literal
 
 import numpy as np
@@ -151,14 +150,14 @@ def _predicted(adata: AnnData, result: Result) -> Colors:
     palette = [of_class[name] for name in result.classes]
     unassigned = result.embedded & (result.predicted < 0)
     codes = np.where(unassigned, len(palette), result.predicted)
-    more = f"; {_key((GREY, 'unassigned'))}" if unassigned.any() else ""
-    return Colors(codes, [*palette, GREY], f"class predicted by the map{more}")
+    more = ((GREY, "unassigned"),) * bool(unassigned.any())
+    return Colors(codes, [*palette, GREY], "class predicted by the map", key=more)
 
 
 def _misplaced(result: Result, session: Session) -> Colors:
     codes = np.where(result.embedded, result.misplaced(session.misplaced_by), -1)
-    meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
-    return Colors(codes, [GREY, WRONG], meaning)
+    key = (WRONG, "in another class's region"), (GREY, "other")
+    return Colors(codes, [GREY, WRONG], "", key=key)
 
 
 def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Colors:
@@ -167,11 +166,9 @@ def _out_of_fold(adata: AnnData, key: str, stored: StoredCrossValidation) -> Col
         codes_in(stored.classes, obs_column(adata, str(name)))
         for name in (stored.label_key, obs_key(cv_key(key), "label"))
     )
-    return Colors(
-        np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1),
-        [GREY, RIGHT, WRONG],
-        _key((WRONG, "out of fold, wrong class"), (RIGHT, "right class"), (GREY, "no label")),
-    )
+    codes = np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1)
+    shown = (WRONG, "out of fold, wrong class"), (RIGHT, "right class"), (GREY, "no label")
+    return Colors(codes, [GREY, RIGHT, WRONG], "", key=shown)
 
 
 def color_values(adata: AnnData, name: str) -> Colors:
@@ -197,13 +194,13 @@ def color_values(adata: AnnData, name: str) -> Colors:
     codes, n = found.values, len(label_colors(adata, name))
     if n > MAX_CATEGORIES:
         is_small = (codes < 0) & adata.obs[name].notna().to_numpy()
-        meaning = _key((GREY, f"all but the {MAX_CATEGORIES} largest of {n:,} categories"))
+        others = GREY, f"all but the {MAX_CATEGORIES} largest of {n:,} categories"
         colors = [*default_palette(MAX_CATEGORIES), GREY]
-        return Colors(np.where(is_small, MAX_CATEGORIES, codes), colors, meaning)
-    shown = list(found.colors.items())[:MAX_EXPLAINED]
-    meaning = _key(*((color, escape(str(category))) for category, color in shown))
-    more = f" … and {n - MAX_EXPLAINED} more" if n > MAX_EXPLAINED else ""
-    return Colors(codes, list(found.colors.values()), meaning + more)
+        return Colors(np.where(is_small, MAX_CATEGORIES, codes), colors, "", key=(others,))
+    key = tuple((color, str(category)) for category, color in found.colors.items())
+    if n > MAX_EXPLAINED:
+        key = *key[:MAX_EXPLAINED], ("", f"… and {n - MAX_EXPLAINED} more")
+    return Colors(codes, list(found.colors.values()), "", key=key)
 
 
 def _scaled(
@@ -222,11 +219,9 @@ def _scaled(
     is_shown = there & (saturation >= middle)
     if middle == least and (saturation[there] > least).any():
         is_shown = there & (saturation > least)
+    if (there & ~is_shown).any():
+        meaning += f"{'; ' if meaning else ''}others have no colour in the image"
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
     shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]
     return Colors(codes, colors, meaning, values, (low, high), is_shown)
-
-
-def _key(*entries: tuple[str, str]) -> str:
-    return " ".join(f'<span style="color:{color}">●</span> {text}' for color, text in entries)

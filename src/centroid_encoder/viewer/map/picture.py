@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from napari import Viewer
 
+from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.state import LABEL
 
 INCHES = 4.5
 """Height of the figure."""
@@ -34,9 +38,23 @@ def on_screen(viewer: Viewer, canvas: MapCanvas, session: Session) -> Figure:
         ax.imshow(pixels)
         ax.set_axis_off()
     places[1].set_title(canvas.title.text(), fontsize=9, parse_math=False)
-    colors = session.class_colors
-    marks = [Line2D([], [], ls="", marker="o", color=color) for color in colors.values()]
-    figure.legend(
-        marks, list(map(str, colors)), loc="center left", bbox_to_anchor=(0.91, 0.5), frameon=False
-    )
+    _explain(figure, places[1], session)
     return figure
+
+
+def _explain(figure: Figure, ax: Any, session: Session) -> None:
+    """Add a legend of the colours that are shown, or a scale of the numbers."""
+    way, colors = colorings.chosen(session), colorings.shown_colors(session)
+    title = "" if way == LABEL else colorings.to_choose(session)[way]
+    if colors is not None and colors.values is not None:
+        shades = ScalarMappable(Normalize(*colors.scale), ListedColormap(colors.colors))
+        figure.colorbar(shades, ax=ax, label=title, fraction=0.05)
+        return
+    key = [] if colors is None else [(text, color) for color, text in colors.key]
+    if way in (LABEL, colorings.PREDICTED, colorings.NO_COLORS):
+        key = [*((str(name), color) for name, color in session.class_colors.items()), *key]
+    marks = [Line2D([], [], ls="", marker="o" if color else "", color=color) for _, color in key]
+    names, beside = [text for text, _ in key], (0.91, 0.5)
+    figure.legend(
+        marks, names, title=title, loc="center left", bbox_to_anchor=beside, frameon=False
+    )

@@ -52,7 +52,7 @@ class Colors:
     """(n_obs,) index into `colors`; −1 for invisible cells."""
     colors: list[str]
     meaning: str
-    """One line of HTML that explains the colours."""
+    """A text that explains the colours."""
     values: NDArray[np.floating] | None = None
     """(n_obs,) numbers that the colours stand for, if they stand for numbers."""
     scale: tuple[float, float] = 0, 1
@@ -61,6 +61,8 @@ class Colors:
     """(n_obs,) cells that are coloured in the image, too; None for all."""
     hollow: int | None = None
     """Code of the labels that are outlined in the image, and not filled."""
+    key: tuple[tuple[str, str], ...] = ()
+    """Colours and what each one means; without a colour, a text that ends the list."""
 
 
 @dataclass(frozen=True)

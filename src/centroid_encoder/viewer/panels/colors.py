@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class ColorRow(QWidget):
         if now.differs(before, "coloring", "regions", *CONTENT):
             self._offer()
             colors = colorings.shown_colors(self._session)
-            self.text.say("" if colors is None else colors.meaning)
+            self.text.say("" if colors is None else _html(colors))
             # In another column, all cells are in the gate.
             self.gate.show_scale(colors, is_other=now.differs(before, "coloring", "cells"))
 
@@ -143,6 +144,13 @@ class Gate(QWidget):
         with signals_blocked(self.slider):
             self.slider.setValue(sorted(values))
         self._on_moved(self.slider.value())
+
+
+def _html(colors: Colors) -> str:
+    """Return the meaning of colours in one line."""
+    dots = ((f'<span style="color:{color}">●</span> ' if color else "") for color, _ in colors.key)
+    key = (f"{dot}{escape(text)}" for dot, (_, text) in zip(dots, colors.key, strict=True))
+    return " ".join(filter(None, [escape(colors.meaning), *key]))
 
 
 def _color_by(session: Session, coloring: colorings.Coloring) -> None:

@@ -212,7 +212,8 @@ class SaveRow(QWidget):
         from centroid_encoder.viewer._save import save_frame
 
         session = self._session
-        image_column, label_key = session.catalog.image_column, session.shown_labels
+        image_column = session.catalog.image_column
+        label_key = session.corrected(session.shown_labels)
         if (adata := session.adata) is None or image_column is None or label_key is None:
             return
         if self.task is not None:
@@ -226,7 +227,8 @@ class SaveRow(QWidget):
 
         Without such an image, the cells of the table are points.
         """
-        session, key, label_key = self._session, self._session.state.key, self._session.shown_labels
+        session, key = self._session, self._session.state.key
+        label_key = session.corrected(session.shown_labels)
         if (adata := session.adata) is None or label_key is None:
             return
         # Those of parents are in the table only.
@@ -261,8 +263,8 @@ class SaveRow(QWidget):
 
     def script(self) -> str:
         """Return a script that makes the results again; empty without a table."""
-        table = self._session.table
-        return "" if table is None else as_python(table, self._session.state.key)
+        table, tables = self._session.table, self._session.catalog.tables
+        return "" if table is None else as_python(table, self._session.state.key, tables)
 
     def _write(
         self,

@@ -54,11 +54,12 @@ def find_reference(tables: Iterable[Table], stored: StoredMap) -> Result | None:
     return None
 
 
-def as_python(table: Table, key: str) -> str:
+def as_python(table: Table, key: str, tables: Iterable[Table] = ()) -> str:
     """Return a script that makes the results `key` of a table again.
 
     It reads the file of the table, trains or places the cells, validates, draws and saves. The
-    arguments are those stored with the results.
+    arguments are those stored with the results. The map in which cells were placed may be in one of
+    the other `tables`.
     """
     adata = table.adata
     imports, lines, stem = _reading(table)
@@ -69,8 +70,10 @@ def as_python(table: Table, key: str) -> str:
         if column.endswith(SUFFIX) or mark_key(column) in adata.uns:
             lines.append(f"# obs[{column!r}] holds labels made by hand: save the table first.")
     if mapped is not None and (origin := mapped.ingested_from) is not None:
-        file = origin if origin.endswith((".h5ad", ".zarr")) else "map.h5ad"
-        lines.append(f"# The map belongs to the table {origin!r}: insert the name of its file.")
+        paths = (x.path for x in tables if x.path is not None and x.path.name == origin)
+        if not (file := str(next(paths, ""))):
+            file = origin if origin.endswith((".h5ad", ".zarr")) else "map.h5ad"
+            lines.append(f"# The map belongs to the table {origin!r}: insert the name of its file.")
         lines.append(_step("ingest", file, mapped.params, None, key))
     elif mapped is not None and mapped.model is not None:
         model = json.loads(mapped.model["config"])["estimator"]["params"]
