@@ -33,9 +33,10 @@ def tissue(seed: int = 0) -> tuple[np.ndarray, AnnData]:
     return image, adata
 
 
-def misfit_of(catalog: Catalog) -> Misfit | None:
+def misfit_of(catalog: Catalog) -> ValueError | None:
     fault = next(iter(catalog.faults.values()), None)
-    assert fault is None or isinstance(fault, Misfit)
+    # Only a layer that may be the right one is joined.
+    assert bool(catalog.joins) == (fault is None or isinstance(fault, Misfit))
     return fault
 
 
@@ -54,7 +55,11 @@ def test_ids_of_another_image_give_a_warning():
     own.obs["cell_id"] = np.roll(own.obs["cell_id"], 50)
     own.obs.loc[own.obs_names[:2], "cell_id"] = 0
     for other in (adata, own):
-        misfit = misfit_of(catalog_of(other, Labels(image)))
+        catalog = catalog_of(other, layer := Labels(image))
+        assert "The ids may be those of another image. Choose the " in str(misfit_of(catalog))
+        # The user may know better.
+        catalog.choose_layer(layer)
+        misfit = misfit_of(catalog)
         assert str(misfit).endswith("The ids may be those of another image.")
         assert misfit.better is None
 

@@ -20,6 +20,7 @@ from natsort import natsorted
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.errors import InputError
 from centroid_encoder.tables import CHOSEN, ROLES, Role, are_places, keys_in, with_roles
 from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
@@ -526,10 +527,17 @@ class Catalog:
         if found or any(layer in chosen for layer in layers):
             return list(found.values())
         best = self._best_layer([link(layer) for layer in layers])
-        if best is not None and not self.reading and not self._question(best):
+        if best is None or self.reading:
+            return [] if best is None else [best]
+        made, question = self._make(best), self._question(best)
+        fault = find_misfit(best, made) if isinstance(made, Join) else None
+        if best.layer is not table.layer and isinstance(fault, Misfit) and fault.better is None:
+            text = f"{fault} Choose the layer to join them nevertheless"
+            self._tried[best] = InputError(text)
+        elif not question:
             # Keep this layer when its labels change.
             table.images[best.layer] = None
-        return [] if best is None else [best]
+        return [best]
 
     def _best_layer(self, links: list[Link]) -> Link | None:
         """Return the link to the table's own layer, or to the layer with most of its cells.
