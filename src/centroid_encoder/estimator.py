@@ -447,7 +447,9 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        return self.fitted_map.embed(self._checked(X))
+        X = self._checked(X)
+        with one_thread():
+            return self.fitted_map.embed(X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
@@ -511,7 +513,8 @@ class CentroidEncoder(
         return self.calibration_.probabilities(distances).astype(np.float32)
 
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
-        return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
+        with one_thread():
+            return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
     def fit_novelty(
         self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None
@@ -567,7 +570,9 @@ class CentroidEncoder(
         """
         if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self.fitted_map.novelty.quantiles(self._checked(X))
+        X = self._checked(X)
+        with one_thread():
+            return self.fitted_map.novelty.quantiles(X)
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class of the nearest center, in whose Voronoi cell a sample lies.
@@ -578,7 +583,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        return self.classes_[nearest_center(self.fitted_map.embed(self._checked(X)), self.centers_)]
+        return self.classes_[nearest_center(self.transform(X), self.centers_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.

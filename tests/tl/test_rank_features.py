@@ -387,8 +387,14 @@ def test_bad_arguments_change_nothing(mapped, arguments, words):
 def test_a_class_without_held_out_cells(counts):
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=2, device="cpu")
     ce.tl.centroid_encoder(counts, "type", model=model, test_size=0, progress=False)
-    with pytest.raises(ValueError, match="no cell of 'T' was held out"):
+    with pytest.raises(ValueError, match="no cell of these groups was held out"):
         ce.tl.rank_features(counts, "type", method="map")
+    ce.tl.centroid_encoder(counts, "type", model=model, progress=False)
+    others = counts[(counts.obs["ce_split"] == "train") | (counts.obs["type"] != "T")].copy()
+    with pytest.warns(UserWarning, match="no scores for 'T': none of their cells was held out"):
+        ce.tl.rank_features(others, "type", method="map")
+    scores = pd.DataFrame(others.uns["rank_features"]["scores"]).isna()
+    assert scores.columns[scores.all()].tolist() == ["T"]
 
 
 @pytest.mark.parametrize("method", ["auroc", "map"])

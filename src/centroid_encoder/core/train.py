@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -132,6 +133,8 @@ def train(
     return Outcome(run.reports, run.interrupted)
 
 
+T = TypeVar("T")
+R = TypeVar("R")
 _active: list[tuple[int, int]] = []
 """Thread of each active `one_thread`, and the number that PyTorch had before the first of them."""
 
@@ -155,6 +158,22 @@ def one_thread() -> Iterator[int]:
         _active.remove(own)
         if not is_inner:
             torch.set_num_threads(n_threads)
+
+
+def in_threads(work: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
+    """Yield the results for some items in order, of which `n_threads` are computed at once.
+
+    Each thread has one thread of PyTorch. The items are read here.
+    """
+    limit: Any = {"initializer": torch.set_num_threads, "initargs": (1,)}
+    with ThreadPoolExecutor(n_threads, **limit) as pool:
+        started: deque[Future[R]] = deque()
+        for item in items:
+            started.append(pool.submit(work, item))
+            if len(started) > n_threads:
+                yield started.popleft().result()
+        while started:
+            yield started.popleft().result()
 
 
 @dataclass

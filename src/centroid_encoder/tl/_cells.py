@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from centroid_encoder.core import matrix
 from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
+from centroid_encoder.core.train import in_threads
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
 from centroid_encoder.tables import is_lazy
 from centroid_encoder.tl._check import (
@@ -431,20 +432,23 @@ class NewCells(Values):
             raise InputError(f"{values.describe_gaps(cells.n_gaps)}; {ESTIMATE}", "missing")
         return cells
 
-    def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
+    def placed(self, X: Any, start: int = 0, n_threads: int = 1) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, in chunks.
 
         The columns are the probabilities of all classes, if they are wanted, the places, the
         predicted class, its probability, and the novelty.
         """
-        for part in chunks_of(X):
-            cells = self.imputed(in_memory(X[part]), start + part.start)
-            places, probabilities, predicted = cells.judge()
-            confidence = probabilities[np.arange(len(predicted)), predicted]
-            first = [probabilities] if self.all_classes else []
-            found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
-            found[cells.unusable] = np.nan
-            yield found.astype(np.float32)
+        parts = ((start + part.start, in_memory(X[part])) for part in chunks_of(X))
+        return in_threads(self._placed, parts, n_threads)
+
+    def _placed(self, chunk: tuple[int, Matrix]) -> Placed:
+        cells = self.imputed(*chunk[::-1])
+        places, probabilities, predicted = cells.judge()
+        confidence = probabilities[np.arange(len(predicted)), predicted]
+        first = [probabilities] if self.all_classes else []
+        found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
+        found[cells.unusable] = np.nan
+        return found.astype(np.float32)
 
     def have_values(self) -> NDArray[np.bool_]:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""

@@ -25,7 +25,6 @@ from centroid_encoder.core.quality import (
     no_better_than,
 )
 from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_holdout
-from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tables import Column, obs_key
@@ -356,19 +355,18 @@ class Training(_run.Job):
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells = self._cells
-        with one_thread():
-            fit = self._estimator.fit_codes(
-                cells.X,
-                np.where(self.train[self.kept], cells.kept_codes, -1),
-                cells.class_labels,
-                feature_names=None if cells.names is None else cells.names.astype(str),
-                groups=cells.kept_groups,
-                novelty=True,
-                callback=callback,
-            )
-            if fit.outcome.interrupted:
-                self.notices.append(fit.outcome.notice)
-            return self._results_of(fit)
+        fit = self._estimator.fit_codes(
+            cells.X,
+            np.where(self.train[self.kept], cells.kept_codes, -1),
+            cells.class_labels,
+            feature_names=None if cells.names is None else cells.names.astype(str),
+            groups=cells.kept_groups,
+            novelty=True,
+            callback=callback,
+        )
+        if fit.outcome.interrupted:
+            self.notices.append(fit.outcome.notice)
+        return self._results_of(fit)
 
     def _results_of(self, fit: Fit) -> _run.Results:
         cells, codes, unjudged = self._cells, self._cells.kept_codes, fit.division.unjudged

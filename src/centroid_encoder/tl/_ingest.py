@@ -18,6 +18,7 @@ from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
+from centroid_encoder.core.train import one_thread
 from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
@@ -388,7 +389,9 @@ class Ingestion(Job):
             text = f"the map was trained on whole numbers, like counts; {cells.where} holds others"
             self.notices.append(text)
         placed, n_done = np.empty((n, cells.width), np.float32), 0
-        for part in placed_chunks(cells, X) if is_dask else cells.placed(X):
+        with one_thread() as n_threads:
+            parts = placed_chunks(cells, X) if is_dask else cells.placed(X, n_threads=n_threads)
+        for part in parts:
             placed[n_done : n_done + len(part)] = part
             n_done += len(part)
             if callback(Progress(n_done, n)) and n_done < n:

@@ -349,7 +349,7 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
             deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
         check_stop(callback, Progress(i + 1, len(ranked), "group"))
     text = "no cell of these groups was held out; train with a test_size"
-    check(n_cells.any(), text, "groups" if job.params["groups"] != "all" else "adata")
+    check(n_cells.any(), text, "groups")
     if not n_cells.all():
         unknown = listed(pd.Index(names[ranked[n_cells == 0]]))
         job.notices.append(f"no scores for {unknown}: none of their cells was held out")

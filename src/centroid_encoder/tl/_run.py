@@ -109,7 +109,10 @@ class Job(ABC):
 
         If there is no state to keep, StoppedTooEarly is raised, or KeyboardInterrupt after Ctrl-C.
         """
-        self.results = self._compute(callback or (lambda _: False))
+        from centroid_encoder.core.train import one_thread
+
+        with one_thread():
+            self.results = self._compute(callback or (lambda _: False))
 
     @abstractmethod
     def _compute(self, callback: Callback) -> Results: ...

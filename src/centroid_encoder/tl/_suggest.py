@@ -13,6 +13,7 @@ from scipy.sparse import vstack
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
 from centroid_encoder.core.gaps import count_gaps
+from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import check
 from centroid_encoder.tl._cells import MaskVar, Source, chunks_of, read_new_cells
 from centroid_encoder.tl._check import obs_column
@@ -138,7 +139,8 @@ def suggest(
         for name, value in given.items():
             text = f"{name} has no effect: the values are those of the map {key!r}"
             check(value is None or value is False, text, name)
-        x, is_usable, *of_map = _judged(adata, key, stored, pool)
+        with one_thread():
+            x, is_usable, *of_map = _judged(adata, key, stored, pool)
     classes, probabilities, predicted, novelty = of_map
     pool = pool[is_usable]
     text = "all cells have labels: there is nothing to suggest"
