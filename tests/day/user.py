@@ -59,14 +59,22 @@ class User:
             self.napari.kill()
             self.napari.communicate()
 
-    def close(self) -> int:
-        """Close napari by the button of its window, and return the exit status."""
+    def close(self, *, unsaved: str = "") -> int:
+        """Close napari by the button of its window, and return the exit status.
+
+        If a table is `unsaved`, the first answer is No, and it stays open.
+        """
         napari, shown = self.napari, self.wait_for("napari", "_QtMainWindow")
         command = ["xprop", "-id", self.window("napari"), "-notype", "_NET_FRAME_EXTENTS"]
         frame = subprocess.check_output(command, env=self.env, text=True)
         _, _, top, _ = map(int, re.findall(r"\d+", frame))
         right, upper = shown["x"] + shown["width"] // 2, shown["y"] - shown["height"] // 2
-        self.at(right - top // 2, upper - top // 2)
+        for answer in ("&No", "&Yes") if unsaved else ():
+            self.at(right - top // 2, upper - top // 2)
+            self.wait_for(f"*{unsaved} are not saved. *")
+            self.click(answer, "QPushButton")
+        if not unsaved:
+            self.at(right - top // 2, upper - top // 2)
         self.wait_until(
             lambda: napari.poll() is not None or "ConfirmClose" in self.ask("focus"),
             "napari ends, or asks whether to close",

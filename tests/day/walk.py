@@ -290,5 +290,6 @@ def test_an_image_that_fails(user: User, stained_files: Files) -> None:
     user.wait_for("[0-9]* cells placed, * differ from cell_type")
 
 
-def test_close_again(user: User) -> None:
-    assert user.close() == 0
+def test_close_again(user: User, stained_files: Files) -> None:
+    """The cells of the last image were not saved, which is said first."""
+    assert user.close(unsaved=stained_files.table.name) == 0

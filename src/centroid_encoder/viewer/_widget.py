@@ -21,6 +21,7 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMenu,
+    QMessageBox,
     QScrollArea,
     QSizePolicy,
     QTabBar,
@@ -166,7 +167,7 @@ class CentroidEncoderWidget(QWidget):
         self.data.read(*tables)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Let the wheel scroll, and change no field that does not have the focus."""
+        """Let the wheel scroll, and change no field without the focus; ask before napari closes."""
         kind = event.type()
         if watched is self._full and kind == QEvent.Type.Close:
             self._bring_back()
@@ -176,6 +177,13 @@ class CentroidEncoderWidget(QWidget):
         elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
+        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and event.spontaneous():
+            names = ", ".join(table.name for table in self.catalog.tables if table.unsaved)
+            text = f"The labels and maps in {names} are not saved. Close napari anyway?"
+            yes = QMessageBox.StandardButton.Yes
+            if names and QMessageBox.question(self, "Close napari", text) != yes:
+                event.ignore()
+                return True
         return super().eventFilter(watched, event)
 
     def event(self, event: QEvent) -> bool:
@@ -326,6 +334,8 @@ class CentroidEncoderWidget(QWidget):
         Beside a dock of the map, take the least width.
         """
         window, dock, full = self._window, self._own_dock(), self._full
+        if window is not None:
+            window.installEventFilter(self)  # There is none before the dock is made.
         if window is not None and dock is not None and full is not None:
             least = dock.minimumSizeHint().width()
             width = self._width_of_docks(window, dock, full)
