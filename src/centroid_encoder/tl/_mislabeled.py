@@ -50,7 +50,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
             The label of the cell, and its probable class: ``obs["ce_cv_suspect"]`` or, with
             `max_own`, ``obs["ce_cv_label"]``.
         ``confidence``, ``own`` : dtype ``float32``
-            Probabilities, by the networks alone, of the class that they predict and of the label.
+            Probabilities, by the networks alone, of the predicted class and of the label. The first
+            is NaN where the networks alone predict another class than `predicted`.
 
         The worst cells come first, by ``obs["ce_cv_doubt"]`` or, with `max_own`, by the smallest
         ``own / confidence``. ``attrs["reason"]`` has the reason if the list is empty.
@@ -126,11 +127,12 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     listed = listed[~is_relabeled[listed]]
     if not len(listed) and not reason:
         reason = "the cells that looked mislabelled were relabelled or are not in this table"
+    is_theirs = cells.predicted == predicted
     table = pd.DataFrame(
         {
             "label": pd.Categorical.from_codes(cells.own[listed], validated.classes),
             "predicted": pd.Categorical.from_codes(predicted[listed], validated.classes),
-            "confidence": cells.confidence[listed].astype(np.float32),
+            "confidence": np.where(is_theirs, cells.confidence, np.nan).astype(np.float32)[listed],
             "own": own.to_numpy(np.float32)[listed],
         },
         index=adata.obs_names[cells.rows[listed]],
