@@ -111,9 +111,9 @@ class MisplacedTable(QWidget):
 
     def show_state(self, before: State, now: State) -> None:
         """List the cells while the card is shown, and with another map, since it takes long."""
-        is_other = now.differs(before, "result", "check", "cells")
+        is_other = now.differs(before, "result", "check", "cells", "regions")
         self.is_current &= not now.differs(before, "labels")
-        is_due = is_other or now.differs(before, "label_key", "regions", "labeling")
+        is_due = is_other or now.differs(before, "label_key", "labeling")
         is_due |= now.mode == "Review" and not self.is_current
         if now.labeling is None and is_due:
             self._on_cells(is_other=is_other)
@@ -189,7 +189,7 @@ class MisplacedTable(QWidget):
         """List the cells again, in the order that the user has chosen, or compare the classes.
 
         Those of another map or check are other cells; otherwise, the next cell follows a decided
-        one.
+        one, and a cell comes back whose decision is undone.
         """
         self.is_current = True
         found, doubts = verdict(self._session)
@@ -225,15 +225,16 @@ class MisplacedTable(QWidget):
         self.pages.setVisible(len(cells) > 0)
         if "split" in cells:
             cells = cells.assign(split=cells["split"].map(SPLITS))
-        place = self._current
-        row = self.model.table.index[place] if place >= 0 else -1
+        before, place = self.model.table.index, self._current
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        if not is_other and place >= 0 and row not in cells.index:
-            # The cell was decided: go on to the next one.
-            self.view.selectRow(min(place, len(cells) - 1))
+        if not is_other and place >= 0:
+            now, row = self.model.table.index, before[place]
+            # Go back to a cell that is open again, or keep the cell, or go on to the next one.
+            row = next(iter(now.difference(before, sort=False)), row)
+            self.view.selectRow(now.get_loc(row) if row in now else min(place, len(now) - 1))
 
     def _show_confusion(self) -> None:
         """Count the cells of each label and each predicted class."""
