@@ -34,8 +34,8 @@ from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
-ROWS = 3
-"""Number of visible rows."""
+LEAST = 63
+"""Least height of the list or the evidence in pixels: a low card shows the button below it."""
 SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
 """What a map has used a cell for, in words."""
 ERRORS = {
@@ -67,12 +67,12 @@ class MisplacedTable(QWidget):
         self.model = self.view.frame
         self._keep_order()
         self.view.setSortingEnabled(True)
-        self.view.setFixedHeight(self.view.height_of(ROWS))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.view.clicked.connect(self._on_click)
         self.view.installEventFilter(self)
         self.evidence = evidence
         self.pages = QStackedWidget()
+        self.pages.setMinimumHeight(LEAST)
         self.pages.addWidget(self.view)
         if evidence is not None:
             evidence.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -98,14 +98,23 @@ class MisplacedTable(QWidget):
         self.right_button = button("Label is right", tip, session.confirm_selected)
         self.train_button = QPushButton("Train on corrections")
         self.train_button.setToolTip("Train a map on the corrected labels")
-        self.found, self.doubts = Message(), Message()
+        # The list has the height; the tooltip and the log have all of the result.
+        self.found, self.doubts = Message(wraps=False), Message()
         self.decisions = QWidget()
         self.decisions.setLayout(side_by_side((self.label_button, 1), self.right_button))
         self.decisions.installEventFilter(self)
         above = side_by_side((self.source_box, 1), self.place_button, (self.decisions, 2))
         below = side_by_side((self.summary, 1), self.train_button)
+        below.setAlignment(self.train_button, Qt.AlignmentFlag.AlignTop)
         # What one decides with comes first, since a low card shows no more.
-        column(self, above, self.pages, below, self.found, self.doubts)
+        layout = column(self, above, self.pages, below, self.found, self.doubts)
+        # The pages take the height that is left, and a spacer takes it while they are hidden.
+        layout.setStretchFactor(self.pages, 1)
+        layout.addStretch()
+        self.view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        card = self.sizePolicy()
+        card.setVerticalStretch(1)
+        self.setSizePolicy(card)
         session.show_in(self.show_state)
         self._on_cells()
 
