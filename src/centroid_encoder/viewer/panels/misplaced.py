@@ -61,8 +61,6 @@ class MisplacedTable(QWidget):
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self.is_current = False
-        """Whether the labels are those of the list."""
         self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
@@ -119,11 +117,9 @@ class MisplacedTable(QWidget):
         self._on_cells()
 
     def show_state(self, before: State, now: State) -> None:
-        """List the cells while the card is shown, and with another map, since it takes long."""
+        """List the cells of another map or check again, and those that are still open."""
         is_other = now.differs(before, "result", "check", "cells", "regions")
-        self.is_current &= not now.differs(before, "labels")
-        is_due = is_other or now.differs(before, "label_key", "labeling")
-        is_due |= now.mode == "Review" and not self.is_current
+        is_due = is_other or now.differs(before, "label_key", "labeling", "labels")
         if now.labeling is None and is_due:
             self._on_cells(is_other=is_other)
         elif now.differs(before, "group"):
@@ -200,7 +196,6 @@ class MisplacedTable(QWidget):
         Those of another map or check are other cells; otherwise, the next cell follows a decided
         one, and a cell comes back whose decision is undone.
         """
-        self.is_current = True
         found, doubts = verdict(self._session)
         self.found.say(found)
         self.doubts.say(doubts, "warning")
@@ -239,7 +234,7 @@ class MisplacedTable(QWidget):
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        if not is_other and place >= 0:
+        if not is_other and place >= 0 and self._session.state.mode == "Review":
             now, row = self.model.table.index, before[place]
             # Go back to a cell that is open again, or keep the cell, or go on to the next one.
             row = next(iter(now.difference(before, sort=False)), row)
