@@ -156,7 +156,9 @@ class TrainingPanel(JobPanel):
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
         chosen, shown = self.session.label_key, self.session.shown_labels
-        if chosen not in (None, shown) and self.session.state.draft is None:
+        drawn = self.session.state.drawn
+        is_placed = drawn is not None and drawn.is_query
+        if chosen not in (None, shown) and self.session.state.draft is None and not is_placed:
             self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
