@@ -79,6 +79,8 @@ class TrainingPanel(JobPanel):
         is_other = now.label_key != self.form.label_key.value
         if is_other or now.differs(before, "columns", "cells"):
             self._on_columns()
+        elif now.differs(before, "labels"):
+            self.form.show_hint()
         if now.differs(before, "label_key", "result", "draft", "labeling", "columns", "cells"):
             # Other labels would not be those that one gives by hand.
             self.form.label_key.enabled = now.labeling is None and now.table is not None
