@@ -87,6 +87,15 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     session.undo()
     assert labels() == original.tolist()
     assert cells.obs["cell_type"].equals(original)
+    # A renamed class keeps its colour, which is no step.
+    session.rename_class("type 0", "T cell")
+    session.recolor_class(list(session.class_colors).index("T cell"), "#ff00ff")
+    session.undo()
+    assert labels() == original.tolist()
+    session.redo()
+    assert labels() == renamed
+    assert session.class_colors["T cell"] == "#ff00ff"
+    session.undo()
     # Without a map, there is no such button.
     session.set(result=None)
     session.merge_class("type 1", "type 0")
