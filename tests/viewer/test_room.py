@@ -21,6 +21,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.viewer import _widget
 from centroid_encoder.viewer.map.scene import contrast
 from centroid_encoder.viewer.panels import notes
+from centroid_encoder.viewer.panels.table_model import ROW
 
 LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_some"
 
@@ -144,6 +145,27 @@ def test_the_map_keeps_its_size(open_on, viewer, cells, train, check, qtbot, siz
     assert same()
     for part in (widget.label.name_line, widget.label.start_button):
         assert part.visibleRegion().boundingRect() == part.rect()
+
+
+@pytest.mark.parametrize(("size", "n_rows"), [((1500, 950), 4), ((1280, 780), 2)])
+def test_the_list_to_review_has_the_free_height(open_on, viewer, embed, qtbot, size, n_rows):
+    window = viewer.window._qt_window
+    window.resize(*size)
+    widget = open_on(embed(3))
+    width = round(_widget.SHARE * size[0])
+    window.resizeDocks([widget.parentWidget()], [width], Qt.Orientation.Horizontal)
+    widget.show_mode(widget.misplaced)
+    part, bar = widget.misplaced, widget.cards.verticalScrollBar()
+    part.view.selectRow(0)
+    part.change()
+    settle(qtbot)
+    assert part.view.viewport().height() >= (n_rows - 0.5) * ROW
+    button = part.train_button
+    for _ in range(2):  # The list, and the evidence.
+        assert button.visibleRegion().boundingRect() == button.rect()
+        assert not bar.maximum() or size[1] < 950
+        part.turn()
+        settle(qtbot)
 
 
 def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, qtbot, monkeypatch):

@@ -563,9 +563,13 @@ class User(LabelsByHand):
         if widget.result is not None and widget.result.label_key not in {x for _, x in self.hands}:
             cells = misplaced(
                 self.adata, key=widget.session.state.key, regions=widget.session.misplaced_by
-            ).index
-            if widget.misplaced.source is REGIONS:
-                assert set(widget.misplaced.model.table["cell"]) == set(cells)
+            )
+            key = widget.result.stored.params.get("compared_with", widget.result.label_key)
+            now = self.adata.obs[corrected(self.adata, key)].astype(str)
+            # Cells whose label was corrected are decided.
+            is_open = now[cells.index] == cells["label"].astype(str)
+            if widget.misplaced.source is REGIONS and self.labeling is None:
+                assert set(widget.misplaced.model.table["cell"]) == set(cells.index[is_open])
         if not widget.map.canvas.isHidden():
             assert len(scene.points) == self.adata.n_obs
             shown = [name not in widget.session.state.hidden for name in scene.names]

@@ -298,8 +298,7 @@ class CentroidEncoderWidget(QWidget):
             review, is_free and (has_map or self.session.state.check is not None)
         )
         self.tabs.setTabVisible(new_data, is_free and has_map)
-        is_list = self.misplaced.source is not None and self.misplaced.is_current
-        n = len(self.misplaced.model.table) if is_list else 0
+        n = len(self.misplaced.model.table) if self.misplaced.source is not None else 0
         self.tabs.setTabText(review, f"Review {n:,}" if n else "Review")
         self._fold()
 

@@ -20,6 +20,7 @@ CLASSES = pd.DataFrame(
         "color": ["#ff0000", "#00ff00", "#0000ff"],
         "key": "",
         "n": [1234, 7, 0],
+        "is_gone": False,
         "error": [0.125, np.nan, 0.0],
         "out_of_fold": [0.25, 0.5, np.nan],
     }
@@ -139,3 +140,40 @@ def test_clicks_select_classes_or_show_them_alone_in_map_and_tissue(viewer, open
     # The chips are no longer those of the selection.
     widget.select(np.array([3]))
     assert not any(item.isSelected() for item in legend.items)
+
+
+def test_a_class_without_cells_leaves_the_list_and_a_first_map(viewer, open_on, cells, qtbot):
+    widget = open_on(cells)
+    session, legend = widget.session, Legend(widget.classes, widget.session)
+
+    def shown() -> dict[str, int]:
+        pairs = zip(legend.list.rows, legend.items, strict=True)
+        return {row.name: row.n for row, item in pairs if not item.isHidden()}
+
+    def named() -> set[str]:
+        return set(widget.map.canvas.map.scene.names)
+
+    qtbot.waitUntil(lambda: session.state.draft is not None, timeout=30_000)
+    session.rename_class("type 0", "T cell")
+    assert shown() == {"T cell": 40, "type 1": 40, "type 2": 40}
+    qtbot.waitUntil(lambda: named() == {*shown()}, timeout=30_000)
+    assert widget.map.canvas.title.text().startswith("draft")
+    assert "none held out" not in widget.map.canvas.title.text()
+    session.undo()
+    assert shown() == {f"type {i}": 40 for i in range(3)}
+    qtbot.waitUntil(lambda: named() == {*shown()}, timeout=30_000)
+
+
+def test_a_merged_class_leaves_the_list_with_its_error(viewer, open_on, embed):
+    widget = open_on(embed(3))
+    legend, session = Legend(widget.classes, widget.session), widget.session
+    review = list(widget.modes).index("Review")
+    before = widget.tabs.tabText(review)
+    session.merge_class("type 1", "type 0")
+    assert [item.isHidden() for item in legend.items] == [False, True, False]
+    # The numbers at the tab are those of the list, which is not shown yet.
+    n = len(widget.misplaced.model.table)
+    assert widget.tabs.tabText(review) == f"Review {n}" != before
+    session.undo()
+    assert widget.tabs.tabText(review) == before
+    assert not any(item.isHidden() for item in legend.items)

@@ -36,6 +36,17 @@ def label_some(widget: CentroidEncoderWidget, n: int = 3) -> None:
         widget.label.label(name)
 
 
+def test_the_hint_on_a_column_without_labels_goes_with_the_first_label(label, table):
+    widget = label("labels")
+    hint = widget.form.hint
+    assert "No cell has a label" in hint.text()
+    label_some(widget, 1)
+    assert not hint.text()
+    for _ in range(2):
+        widget.save_row.undo_button.click()
+    assert "No cell has a label" in hint.text()
+
+
 def shown_classes(widget: CentroidEncoderWidget) -> list[list[str]]:
     return [[row.name, row.key, str(row.n)] for row in widget.classes.rows]
 

@@ -5,6 +5,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QWidget
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
@@ -109,6 +110,27 @@ def test_the_class_of_the_region_is_proposed_and_the_list_shows_corrections(cell
     cells.click(2)
     give_label(widget.label_button, "")
     assert obs["cell_type_relabeled"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_K])
+def test_undo_goes_back_to_the_cell_and_its_evidence(cells, key):
+    widget, listed = cells.widget, cells.column("cell")
+    widget.evidence = evidence = QWidget()
+    evidence.installEventFilter(widget)
+    widget.pages.addWidget(evidence)
+    cells.click(1)
+    for _ in range(2):
+        QTest.keyClick(evidence, key)
+    assert cells.selected() == listed[3:4]
+    for name in (listed[2], listed[1]):
+        QTest.keyClick(evidence, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+        assert cells.selected() == [name]
+        assert widget.pages.currentWidget() is evidence
+    assert widget.label_button.text() == f"Change to {cells.column('region')[1]}"
+    # Another colour of a class changes nothing.
+    cells.session.recolor_class(0, "#123456")
+    assert cells.selected() == [listed[1]]
+    assert widget.pages.currentWidget() is evidence
 
 
 def test_a_decision_survives_a_new_map_and_is_undone_by_keys(cells, embed, qtbot):

@@ -99,6 +99,16 @@ def test_a_table_without_a_map_can_be_placed_in_another_one(widget, cells, other
     assert widget.new_data.place_button.isHidden()
 
 
+def test_placed_cells_with_labels_get_no_offer_to_train(widget, others, qtbot):
+    others.obs["Class"] = pd.Categorical(["T cell", "B cell"] * 75)
+    choose(widget, others)
+    widget.new_data.place_button.click()
+    qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
+    assert widget.session.label_key == "Class"
+    assert widget.session.shown_labels == "ce_label"
+    assert "press Train for a map" not in widget.notes.log.toPlainText()
+
+
 def test_the_widget_goes_to_the_new_cells(widget, viewer, send, others, cells):
     assert entries(widget.new_data.table_box) == ["other: AnnData"]
     widget.new_data.confidence.value = 0.7

@@ -64,6 +64,19 @@ def test_the_next_cell_is_the_first_without_a_label():
     assert skipped.text(codes(7, 9)) == ""
 
 
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Suggestion(3, "unsure", "NK", 0.7, "B", 0.2), "unsure: NK 70 %, else B 20 %"),
+        (Suggestion(3, "unsure", "NK", 0.9, "B", 0.05), "least sure: NK 90 %"),
+        (Suggestion(3, "unsure", "NK", 0.998), "NK 100 %"),
+        (Suggestion(3, "novel", "NK", 0.998), "novel: unlike all labelled cells; perhaps NK 100 %"),
+    ],
+)
+def test_a_reason_calls_no_sure_cell_unsure(cell, text):
+    assert cell.text == text
+
+
 def test_a_chosen_cell_comes_first_and_the_others_keep_their_order():
     queue = queue_of(*range(10, 16))
     queue = queue.begin_with(queue.cells[4], codes(10))

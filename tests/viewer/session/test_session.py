@@ -80,12 +80,27 @@ def test_a_class_is_renamed_or_merged_in_a_copy_of_the_column(session, embed):
     session.merge_class("type 1", "T cell")
     assert labels() == [name if name == "type 2" else "T cell" for name in renamed]
     assert session.state.message[0].startswith("Written to the column 'cell_type_relabeled'")
+    assert session.state.message[0].endswith("Train on corrections, under Review, trains with it.")
     # Each is one step, and the original stays.
     session.undo()
     assert labels() == renamed
     session.undo()
     assert labels() == original.tolist()
     assert cells.obs["cell_type"].equals(original)
+    # A renamed class keeps its colour, which is no step.
+    session.rename_class("type 0", "T cell")
+    session.recolor_class(list(session.class_colors).index("T cell"), "#ff00ff")
+    session.undo()
+    assert labels() == original.tolist()
+    session.redo()
+    assert labels() == renamed
+    assert session.class_colors["T cell"] == "#ff00ff"
+    session.undo()
+    # Without a map, there is no such button.
+    session.set(result=None)
+    session.merge_class("type 1", "type 0")
+    assert session.state.message[0].endswith("☰ ▸ Cells, classes and features.")
+    session.undo()
     # A name that is taken is refused.
     session.rename_class("type 0", "type 1")
     assert "already" in str(session.state.message[0])

@@ -25,6 +25,7 @@ from centroid_encoder.tl._result import SELECTIONS
 from centroid_encoder.viewer.data.columns import name_of
 from centroid_encoder.viewer.panels.fields import side_by_side
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.session.corrections import corrected_colors
 from centroid_encoder.viewer.session.groups import Group
 from centroid_encoder.viewer.session.labeling import Labeling
 from centroid_encoder.viewer.session.session import Session
@@ -135,7 +136,7 @@ class ClassList(QWidget):
         menu.addAction("Rename …", lambda: self._ask_name(row))
         merge = menu.addMenu("Merge into")
         for other in self.rows:
-            if other.name != one.name:
+            if other.name != one.name and not other.is_gone:
                 merge.addAction(other.name, partial(session.merge_class, one.name, other.name))
         if session.state.labeling is not None:
             menu.addAction("Key …", lambda: self._ask_key(row))
@@ -215,6 +216,7 @@ class ClassList(QWidget):
                 item.setToolTip(_explain(row))
                 ticked = Qt.CheckState.Unchecked if row.name in hidden else Qt.CheckState.Checked
                 item.setCheckState(ticked)
+                item.setHidden(row.is_gone)
             while self.view.count() > len(self.rows):
                 self.view.takeItem(self.view.count() - 1)
 
@@ -223,8 +225,9 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     """Return a row for each class: those made by hand, of the map, or of the chosen labels.
 
     The columns are ``name``, ``color``, ``key`` (that labels cells), ``n`` (number of cells, in
-    one `image` or in all images), ``error`` (held-out error by the rule in the title of the map)
-    and ``out_of_fold`` (cross-validated error by the same rule). An unknown error is NaN.
+    one `image` or in all images), ``is_gone`` (whether the class was renamed or merged, and only
+    the map still has it), ``error`` (held-out error by the rule in the title of the map) and
+    ``out_of_fold`` (cross-validated error by the same rule). An unknown error is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
     drawn, check, labeling = session.state.drawn, session.state.check, session.state.labeling
@@ -237,12 +240,15 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
         codes = session.shown_codes
     table = pd.DataFrame({"color": pd.Series(colors, dtype=object)})
     if adata is None or not len(table):
-        return pd.DataFrame(columns=["name", "color", "key", "n", "error", "out_of_fold"])
+        columns = ["name", "color", "key", "n", "is_gone", "error", "out_of_fold"]
+        return pd.DataFrame(columns=columns)
     table.insert(0, "name", table.index.map(str))
     table["key"] = [keys.get(name, "") for name in table["name"]]
     if image is not None and image_column is not None:
         codes = codes[(adata.obs[image_column].map(name_of) == name_of(image)).to_numpy()]
     table["n"] = np.bincount(codes + 1, minlength=len(table) + 1)[1:]
+    known = [] if shown is None else list(corrected_colors(adata, shown))
+    table["is_gone"] = (table["n"] == 0) & ~table.index.isin(known) & (labeling is None)
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
     if labeling is not None:
         return table.reset_index(drop=True)

@@ -82,7 +82,7 @@ class TrainingForm(Form):
         title = QLabel("For Check labels")
         column(self.advanced, form_layout(*of_training), title, form_layout(*of_check))
         self.label_key.changed.connect(self._on_label_key)
-        self.setting_changed.connect(self._show_hint)
+        self.setting_changed.connect(self.show_hint)
         self.set_adata(None)
 
     def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
@@ -106,7 +106,7 @@ class TrainingForm(Form):
         offer(self.mask_var, [("all", None), *masks], chosen if kept else auto)
         for field in (self.label_key, self.features):
             field.enabled = adata is not None
-        self._show_hint()
+        self.show_hint()
         self._on_label_key(self.label_key.value)
 
     def parameters(self, function: str = TRAIN) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class TrainingForm(Form):
             names = [name for name in obs[key].cat.categories if isinstance(name, str)]
         offer(self.unlabeled_category, [("none", None), *names], self.unlabeled_category.value)
 
-    def _show_hint(self) -> None:
+    def show_hint(self) -> None:
         """Show a hint if there are no classes, or on the columns that are features."""
         adata, text = self._adata, ""
         if adata.n_obs and not self.label_key.choices[1:]:

@@ -19,6 +19,7 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import ask_name
+from centroid_encoder.viewer.session.corrections import as_categories, corrected
 from centroid_encoder.viewer.session.draft import draft_job, first_draft, is_trainable, new_draft
 from centroid_encoder.viewer.session.labeling import Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
@@ -237,9 +238,11 @@ class LiveMap(QObject):
         if labeling is not None:
             there = labeling.is_there
             return (labeling, labeling.classes, labeling.codes.tobytes()) if there else None
-        if session.state.result is not None or session.label_key is None:
+        key, adata = session.label_key, session.adata
+        if session.state.result is not None or key is None or adata is None:
             return None
-        return session.state.cells, session.label_key, session.shown_codes.tobytes()
+        labels = as_categories(adata.obs[corrected(adata, key)])
+        return session.state.cells, key, tuple(labels.categories), labels.codes.tobytes()
 
     def show_state(self, before: State, now: State) -> None:
         """Train again when labels have changed; a training of the user replaces a first map."""

@@ -286,7 +286,8 @@ class MapPanel(QWidget):
             live=is_draft,
         )
         title, tip = headline(result, now.regions, len(behind))
-        labels = None if session.adata is None else session.adata.obs.get(result.label_key)
+        column = session.corrected(result.label_key)
+        labels = None if session.adata is None else session.adata.obs.get(column)
         if is_draft and labels is not None:
             kind = "draft" if now.labeling is None else "live map"
             title, tip = f"{kind}: {error_text(*held_out_error(adata, labels))}", ""

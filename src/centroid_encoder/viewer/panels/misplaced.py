@@ -34,8 +34,8 @@ from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
-ROWS = 3
-"""Number of visible rows."""
+LEAST = 63
+"""Least height of the list or the evidence in pixels: a low card shows the button below it."""
 SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
 """What a map has used a cell for, in words."""
 ERRORS = {
@@ -61,18 +61,16 @@ class MisplacedTable(QWidget):
         self._session = session
         self.source: Source | None = REGIONS
         self._wanted: Source | None = REGIONS
-        self.is_current = False
-        """Whether the labels are those of the list."""
         self.view = TableView("Cells to review")
         self.model = self.view.frame
         self._keep_order()
         self.view.setSortingEnabled(True)
-        self.view.setFixedHeight(self.view.height_of(ROWS))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.view.clicked.connect(self._on_click)
         self.view.installEventFilter(self)
         self.evidence = evidence
         self.pages = QStackedWidget()
+        self.pages.setMinimumHeight(LEAST)
         self.pages.addWidget(self.view)
         if evidence is not None:
             evidence.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -98,23 +96,30 @@ class MisplacedTable(QWidget):
         self.right_button = button("Label is right", tip, session.confirm_selected)
         self.train_button = QPushButton("Train on corrections")
         self.train_button.setToolTip("Train a map on the corrected labels")
-        self.found, self.doubts = Message(), Message()
+        # The list has the height; the tooltip and the log have all of the result.
+        self.found, self.doubts = Message(wraps=False), Message()
         self.decisions = QWidget()
         self.decisions.setLayout(side_by_side((self.label_button, 1), self.right_button))
         self.decisions.installEventFilter(self)
         above = side_by_side((self.source_box, 1), self.place_button, (self.decisions, 2))
         below = side_by_side((self.summary, 1), self.train_button)
+        below.setAlignment(self.train_button, Qt.AlignmentFlag.AlignTop)
         # What one decides with comes first, since a low card shows no more.
-        column(self, above, self.pages, below, self.found, self.doubts)
+        layout = column(self, above, self.pages, below, self.found, self.doubts)
+        # The pages take the height that is left, and a spacer takes it while they are hidden.
+        layout.setStretchFactor(self.pages, 1)
+        layout.addStretch()
+        self.view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        card = self.sizePolicy()
+        card.setVerticalStretch(1)
+        self.setSizePolicy(card)
         session.show_in(self.show_state)
         self._on_cells()
 
     def show_state(self, before: State, now: State) -> None:
-        """List the cells while the card is shown, and with another map, since it takes long."""
-        is_other = now.differs(before, "result", "check", "cells")
-        self.is_current &= not now.differs(before, "labels")
-        is_due = is_other or now.differs(before, "label_key", "regions", "labeling")
-        is_due |= now.mode == "Review" and not self.is_current
+        """List the cells of another map or check again, and those that are still open."""
+        is_other = now.differs(before, "result", "check", "cells", "regions")
+        is_due = is_other or now.differs(before, "label_key", "labeling", "labels")
         if now.labeling is None and is_due:
             self._on_cells(is_other=is_other)
         elif now.differs(before, "group"):
@@ -189,9 +194,8 @@ class MisplacedTable(QWidget):
         """List the cells again, in the order that the user has chosen, or compare the classes.
 
         Those of another map or check are other cells; otherwise, the next cell follows a decided
-        one.
+        one, and a cell comes back whose decision is undone.
         """
-        self.is_current = True
         found, doubts = verdict(self._session)
         self.found.say(found)
         self.doubts.say(doubts, "warning")
@@ -225,15 +229,16 @@ class MisplacedTable(QWidget):
         self.pages.setVisible(len(cells) > 0)
         if "split" in cells:
             cells = cells.assign(split=cells["split"].map(SPLITS))
-        place = self._current
-        row = self.model.table.index[place] if place >= 0 else -1
+        before, place = self.model.table.index, self._current
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        if not is_other and place >= 0 and row not in cells.index:
-            # The cell was decided: go on to the next one.
-            self.view.selectRow(min(place, len(cells) - 1))
+        if not is_other and place >= 0 and self._session.state.mode == "Review":
+            now, row = self.model.table.index, before[place]
+            # Go back to a cell that is open again, or keep the cell, or go on to the next one.
+            row = next(iter(now.difference(before, sort=False)), row)
+            self.view.selectRow(now.get_loc(row) if row in now else min(place, len(now) - 1))
 
     def _show_confusion(self) -> None:
         """Count the cells of each label and each predicted class."""

@@ -79,6 +79,8 @@ class TrainingPanel(JobPanel):
         is_other = now.label_key != self.form.label_key.value
         if is_other or now.differs(before, "columns", "cells"):
             self._on_columns()
+        elif now.differs(before, "labels"):
+            self.form.show_hint()
         if now.differs(before, "label_key", "result", "draft", "labeling", "columns", "cells"):
             # Other labels would not be those that one gives by hand.
             self.form.label_key.enabled = now.labeling is None and now.table is not None
@@ -156,7 +158,9 @@ class TrainingPanel(JobPanel):
     def _on_labels(self) -> None:
         """Say so if the map shows other labels than the chosen ones."""
         chosen, shown = self.session.label_key, self.session.shown_labels
-        if chosen not in (None, shown) and self.session.state.draft is None:
+        drawn = self.session.state.drawn
+        is_placed = drawn is not None and drawn.is_query
+        if chosen not in (None, shown) and self.session.state.draft is None and not is_placed:
             self.session.say(f"{OTHER_LABELS} {shown}; press Train for a map of {chosen}.")
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")

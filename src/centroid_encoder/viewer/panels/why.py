@@ -24,8 +24,8 @@ from centroid_encoder.viewer.session.state import Mode, State
 if TYPE_CHECKING:
     from centroid_encoder.tl._telling_features import TellingFeatures
 
-HEIGHT, LINE = 85, 17
-"""Height of the panel, and of a line in it."""
+HEIGHT, LINE = 85, 16
+"""Height of the panel under Explore, and of a line in it."""
 N_FEATURES = 4
 PAUSE = 100
 """Milliseconds without a change of the layers after which the picture is drawn again."""
@@ -48,8 +48,9 @@ class WhyPanel(QWidget):
         self._kinds = ("", "")
         """What the two classes are to the cell."""
         self._features: tuple[Result, TellingFeatures] | None = None
-        self.setFixedHeight(HEIGHT)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        if mode == "Explore":
+            self.setFixedHeight(HEIGHT)
         session.show_in(self.show_state)
         self._on_cell()
 
@@ -128,14 +129,19 @@ class WhyPanel(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         left = 0.0
         if self.thumbnail is not None:
-            draw_picture(painter, self.thumbnail, HEIGHT)
-            left = HEIGHT + 8.0
+            side = min(HEIGHT, self.height())
+            draw_picture(painter, self.thumbnail, side)
+            left = side + 8.0
         if self.table is not None:
             self._draw_features(painter, self.table, left)
         painter.end()
 
     def _draw_features(self, painter: QPainter, table: pd.DataFrame, left: float) -> None:
-        """Draw a line for each feature: the ranges of both classes, and the value of the cell."""
+        """Draw a line for each feature: the ranges of both classes, and the value of the cell.
+
+        A low panel shows the first features; the tooltip has all of them.
+        """
+        table = table.head(round(self.height() / LINE) - 1)
         theme, palette = get_theme(self._viewer.theme), self._session.class_colors
         ink, page = (QColor(c.as_hex("long")) for c in (theme.text, theme.background))
         names = [table[column].iloc[0] for column in ("class", "other")]
@@ -148,7 +154,7 @@ class WhyPanel(QWidget):
             painter.drawText(QRectF(x, y, width, LINE), Qt.AlignmentFlag.AlignVCenter, text)
 
         font = painter.font()
-        font.setPixelSize(min(round(0.9 * self.fontInfo().pixelSize()), LINE - 5))
+        font.setPixelSize(min(round(0.9 * self.fontInfo().pixelSize()), LINE - 4))
         painter.setFont(font)
         painter.setPen(ink)
         for x, kind, name, color in zip((0, 0.4), self._kinds, names, colors, strict=True):

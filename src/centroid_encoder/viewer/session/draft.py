@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
-from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tables import colors_key, embedding_key, obs_key
 from centroid_encoder.tl._result import REPEATED, Result
 from centroid_encoder.tl._summary import doubt_words
-from centroid_encoder.viewer.session.corrections import as_categories
+from centroid_encoder.viewer.session.corrections import as_categories, corrected, corrected_colors
 from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Codes, Labeling
 
 if TYPE_CHECKING:
@@ -58,16 +57,17 @@ def new_draft(labeling: Labeling) -> AnnData | None:
 def first_draft(adata: AnnData, label_key: str) -> AnnData | None:
     """Return an AnnData with the labels of a random part of the cells, which shares all values.
 
-    All other labelled cells are held out. None if the table is large, or the labels are no classes.
+    The labels are those of `label_key` with their corrections. All other labelled cells are held
+    out. None if the table is large, or the labels are no classes.
     """
-    labels = as_categories(adata.obs[label_key])
+    labels = as_categories(adata.obs[corrected(adata, label_key)])
     codes = np.asarray(labels.codes)
     if adata.n_obs * adata.n_vars > MAX_VALUES or len(np.unique(codes[codes >= 0])) < MIN_CLASSES:
         return None
     cells = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
     held_out = np.zeros(adata.n_obs, dtype=bool)
     held_out[cells[min(MAX_TRAINED, int(SHARE * len(cells))) :]] = True
-    colors = zip(labels.categories, label_colors(adata, label_key).values(), strict=True)
+    colors = zip(labels.categories, corrected_colors(adata, label_key).values(), strict=True)
     return _draft(adata, label_key, codes, held_out, dict(colors))
 
 

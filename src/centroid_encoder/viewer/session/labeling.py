@@ -99,6 +99,8 @@ class Labeling:
         self.adata, self.column, self._original = adata, column, original
         self._done: list[Change] = []
         self._undone: list[Change] = []
+        self._colors: dict[str, str] = {}
+        """Last colours of corrected classes: another colour is no step of corrections."""
         self.fault: Exception | None = None
         if original is None:
             self._begin()
@@ -418,9 +420,9 @@ class Labeling:
         dtype = pd.CategoricalDtype(pd.Index(names, dtype=object))
         if self._original is not None:
             dtype = _with_categories(names, as_categories(adata.obs[self._original]).dtype)
-            # The user may have changed colours since the step.
-            now = {one.name: one.color for one in self.classes}
-            colors = [now.get(one.name, one.color) for one in classes]
+            # The user may have changed colours since the step, or before it was undone.
+            self._colors |= {one.name: one.color for one in self.classes}
+            colors = [self._colors.get(one.name, one.color) for one in classes]
         if adata.is_view:
             # Otherwise anndata does this below, with a warning.
             adata._init_as_actual(adata.copy())

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder import tl
 from centroid_encoder.errors import CentroidEncoderWarning
 from centroid_encoder.tables import cv_key, obs_key
-from centroid_encoder.tl._result import TEST
+from centroid_encoder.tl._result import TEST, Regions, Result, StoredCrossValidation
 from centroid_encoder.viewer.session.corrections import are_right
 from centroid_encoder.viewer.session.session import Session
 
@@ -20,6 +21,7 @@ NOTHING = (
     "Train a map or check the labels first. Cells that may be mislabelled are then listed here."
 )
 NO_LABELS = "These cells have no labels to check: the map has predicted their classes."
+Found = tuple[str, str, pd.DataFrame]
 CELL = ("cell", "Name of the cell; a click goes to it")
 LABEL = ("label", "Label of the cell")
 
@@ -87,27 +89,12 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     if adata is None or source not in available(session):
         is_query = result is not None and result.is_query
         return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
-    if source is REGIONS and result is not None:
-        regions = session.misplaced_by
-        label_key = result.stored.params.get("compared_with", result.label_key)
-        cells = tl.misplaced(adata, key=result.key, regions=regions)
-        kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
-        n = int((result.codes >= 0).sum())
-        if result.stored.compared is not None:
-            n = int(result.stored.compared["n"].sum())
-        summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
+    # The search takes long, and corrections do not change what is found.
+    if source is REGIONS:
+        found = session.of(_in_regions, adata, result, session.misplaced_by)
     else:
-        assert check is not None
-        label_key = check.label_key
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", CentroidEncoderWarning)
-            cells = tl.mislabeled(adata, key=session.state.key)
-        summary = (
-            f"For {len(cells):,} of {int(check.quality['n']):,} cells, the label looks wrong to "
-            "networks that have not seen the cell."
-        )
-        for text in (str(warning.message) for warning in caught):
-            summary += f" {text[0].upper()}{text[1:]}."
+        found = session.of(_out_of_fold, adata, check, session.state.key)
+    summary, label_key, cells = found
     rows = adata.obs_names.get_indexer(cells.index)
     now = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)
     is_open = (cells["label"].astype(str) == now).to_numpy()
@@ -117,6 +104,32 @@ def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
     cells = cells.rename_axis("cell").reset_index().set_index(rows)[list(source.columns)]
     cells.attrs["n_decided"] = n_decided
     return summary, cells[is_open]
+
+
+def _in_regions(adata: AnnData, result: Result, regions: Regions) -> Found:
+    """Return a sentence, the label column, and the cells in the region of another class."""
+    label_key = result.stored.params.get("compared_with", result.label_key)
+    cells = tl.misplaced(adata, key=result.key, regions=regions)
+    kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
+    n = int((result.codes >= 0).sum())
+    if result.stored.compared is not None:
+        n = int(result.stored.compared["n"].sum())
+    summary = f"{len(cells):,} of {n:,} labelled cells lie in the {kind} of another class."
+    return summary, label_key, cells
+
+
+def _out_of_fold(adata: AnnData, check: StoredCrossValidation, key: str) -> Found:
+    """Return a sentence, the label column, and the cells that a check found."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CentroidEncoderWarning)
+        cells = tl.mislabeled(adata, key=key)
+    summary = (
+        f"For {len(cells):,} of {int(check.quality['n']):,} cells, the label looks wrong to "
+        "networks that have not seen the cell."
+    )
+    for text in (str(warning.message) for warning in caught):
+        summary += f" {text[0].upper()}{text[1:]}."
+    return summary, check.label_key, cells
 
 
 def confusion(session: Session) -> tuple[str, pd.Index, NDArray[np.intp], NDArray[np.intp]]:

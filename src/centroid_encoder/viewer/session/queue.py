@@ -31,6 +31,8 @@ FEW = 5
 """The predictions of a class with fewer labels are doubtful."""
 DOUBT = 0.1
 """Probability of another class from which on the map is unsure."""
+SURE = 0.95
+"""Probability of a class above which no cell is called unsure."""
 
 
 class Suggestion(NamedTuple):
@@ -50,7 +52,7 @@ class Suggestion(NamedTuple):
         first = f"{self.label} {100 * self.probability:.0f} %"
         if self.reason == "unsure":
             if not self.runner_up_probability >= DOUBT:
-                return f"least sure: {first}"
+                return first if self.probability > SURE else f"least sure: {first}"
             return (
                 f"unsure: {first}, else {self.runner_up} {100 * self.runner_up_probability:.0f} %"
             )

@@ -481,7 +481,7 @@ class Session:
                 self.table.unsaved = True
                 self.catalog.show_elsewhere(self.table)
             if done is not None and not by_hand:
-                how = "Choose it as Classes, in the first line, to train with it."
+                how = "To train with it, choose it as Classes: ☰ ▸ Cells, classes and features."
                 if self.state.result is not None:
                     how = "Train on corrections, under Review, trains with it."
                 self.say(f"{done}Written to the column {labeling.column!r}. {how}")
