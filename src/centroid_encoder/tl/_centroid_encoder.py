@@ -246,8 +246,8 @@ def centroid_encoder(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
-    _result.check_free(adata, key)
     _run.check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    _result.check_free(adata, key)
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
         fits = split_key is None or value is None
