@@ -157,6 +157,7 @@ def test_the_error_for_a_new_donor_is_that_of_all_donors(donors) -> None:
     for title in (panels[1].get_title(), summary(donors, "ce")[0]):
         assert f"for a new donor {100 * wrong.mean():.1f} %" in title
         assert "6 values of 'donor'" in title
+    assert "(of 360 cells, 95 % interval" in panels[1].get_title()
 
 
 def test_all_donors_count_where_no_miscalibration_was_found(donors) -> None:
