@@ -180,7 +180,8 @@ def test_neighbours_in_the_map_are_those_of_other_donors(donors) -> None:
 
 def test_an_error_without_a_second_donor_of_the_training_is_that_of_one_donor(donors) -> None:
     two = donors[donors.obs["donor"].isin(["0", "1"])].copy()
-    quality = train(two)
+    with pytest.warns(UserWarning, match="50 % of the labeled cells are held out, because whole"):
+        quality = train(two)
     assert "by_group" not in quality
     assert quality["test"]["n_groups"] == 1
     assert np.isnan(quality["test"]["voronoi_error_low"])
