@@ -448,10 +448,14 @@ def read_result(
         advice = 'concatenate these first: ad.concat([reference, query], uns_merge="first")'
         raise InputError(f"{text}; {advice}")
     if trained and split.isin([QUERY]).any() and not split.isin(SPLITS).any():
+        known, others = "the true ones are unknown", ""
+        if (compared := stored.params.get("compared_with")) is not None:
+            known = f"this function takes no others, such as those of obs[{compared!r}]"
+            others = f", and ce.tl.misplaced to list those whose {compared!r} differs"
         raise InputError(
             f"the result {key!r} is that of ce.tl.ingest: the labels of these cells are those that "
-            "the map of the reference predicts, and the true ones are unknown. Draw the reference, "
-            "or call ce.pl.voronoi to see where the cells lie"
+            f"the map of the reference predicts, and {known}. Draw the reference, or call "
+            f"ce.pl.voronoi to see where the cells lie{others}"
         )
     embedding = np.asarray(adata.obsm[obsm_key])
     if embedding.ndim != 2 or embedding.shape[1] != stored.centers.shape[1]:
