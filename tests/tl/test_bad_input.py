@@ -67,6 +67,11 @@ def duplicate(part: str) -> Callable[[ad.AnnData], ad.AnnData]:
     return apply
 
 
+def with_raw(adata: ad.AnnData) -> ad.AnnData:
+    adata.raw = adata
+    return adata
+
+
 def same(adata: ad.AnnData) -> ad.AnnData:
     return adata
 
@@ -128,6 +133,10 @@ BAD = [
         {"use_rep": "X_pca", "mask_var": "marker"}),
     Bad("mask column missing", column("var", "highly_variable", True), KeyError,
         ("var has no 'highly_varable'", "'highly_variable'"), {"mask_var": "highly_varable"}),
+    Bad("mask of raw missing",
+        lambda a: column("var", "highly_variable", True)(with_raw(a)),
+        KeyError, ("raw.var has no 'highly_variable'",),
+        {"use_raw": True, "mask_var": "highly_variable"}),
     Bad("mask is not of bools", column("var", "highly_variable", list("TTTTFFFF")), ValueError,
         ("var['highly_variable'] must hold True or False for each of the 8",)),
     Bad("nothing but zeros", revalue(np.zeros_like), ValueError,

@@ -126,7 +126,9 @@ class Source:
         n_given = self.use_raw + (self.use_rep is not None) + (self.layer is not None)
         check(n_given <= 1, "use only one of use_raw, use_rep and layer", "use_rep")
         if self.use_raw:
-            check(adata.raw is not None, "adata.raw is empty; leave out use_raw", "use_raw")
+            text = "adata.raw is empty; leave out use_raw or, if the map was trained on raw, pass"
+            cure = 'use_rep="X" if the values in X are like those, or the layer with such values'
+            check(adata.raw is not None, f"{text} {cure}", "use_raw")
             return adata.raw.X, "raw.X", adata.raw.var_names
         if self.is_rep:
             has_mask = not (self.mask_var is None or self.is_automatic)
@@ -147,10 +149,11 @@ class Source:
             mask_var = "highly_variable" if "highly_variable" in adata.var else None
         if mask_var is None:
             return None
-        mask = read_mask(adata.var, "var", mask_var, "mask_var")
+        slot = "raw.var" if self.use_raw else "var"
+        mask = read_mask(adata.var, slot, mask_var, "mask_var")
         if self.is_automatic:
-            text = "    on the %d genes of var['highly_variable'] (mask_var=None takes all)"
-            logger.info(text, int(mask.sum()))
+            text = "    on the %d genes of %s['highly_variable'] (mask_var=None takes all)"
+            logger.info(text, int(mask.sum()), slot)
         return np.flatnonzero(mask)
 
 

@@ -19,7 +19,7 @@ from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.transfer import changed_by_recentring
-from centroid_encoder.errors import check
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, obs_key, plain_key
 from centroid_encoder.tl import _result
@@ -31,7 +31,7 @@ from centroid_encoder.tl._cells import (
     placed_chunks,
     read_new_cells,
 )
-from centroid_encoder.tl._check import check_choice, logger, obs_column
+from centroid_encoder.tl._check import check_choice, listed, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
@@ -338,9 +338,14 @@ def _own_labels(
         check_not_replaced(label_key, written)
     elif column not in adata.obs or column == written:
         return None, None
-    found = categories.get_indexer(obs_column(adata, str(column)).astype(object))
-    text = f"obs[{label_key!r}] has no class of the map, such as {categories[0]!r}"
-    check(label_key is None or (found >= 0).any(), text, "label_key")
+    labels = obs_column(adata, str(column)).astype(object)
+    found = categories.get_indexer(labels)
+    if label_key is not None and not (found >= 0).any():
+        text = f"obs[{label_key!r}] has no class of the map, such as {listed(categories[:1])}"
+        if labels.astype(str).isin(categories.astype(str)).any():
+            kinds = map(pd.api.types.infer_dtype, (labels, categories))
+            text += ": its labels are of type {}, and the classes of type {}".format(*kinds)
+        raise InputError(text, "label_key")
     # Two clusterings have the same names, and have nothing to do with each other.
     is_known = 2 * (found >= 0).sum() >= adata.n_obs and not CLUSTERING.search(str(column))
     return (None, None) if label_key is None and not is_known else (column, found)
