@@ -90,6 +90,10 @@ BAD = [
     # The label column.
     Bad("label column missing", same, KeyError,
         ("obs has no column 'celltype'", "did you mean 'cell_type'?"), {"label_key": "celltype"}),
+    Bad("label column like a result",
+        lambda a: ad.AnnData(a.X, a.obs.assign(ce_label="x", ce_split="x", ce_novelty=0.5), a.var),
+        KeyError, ("obs has no column 'novelty'; did you mean 'cell_type'?",),
+        {"label_key": "novelty"}),
     Bad("labels are measurements", relabel(lambda y: np.linspace(0, 1, len(y))), TypeError,
         ("'cell_type'", "fractional numbers", "120 different", "pandas.cut")),
     Bad("labels are identifiers", relabel(lambda y: np.arange(len(y))), TypeError,

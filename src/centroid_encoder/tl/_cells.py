@@ -294,7 +294,8 @@ def _read_labels(
     adata: AnnData, label_key: str, unlabeled_category: str | None
 ) -> tuple[NDArray[np.intp], pd.Index, pd.Index]:
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
-    column, where = obs_column(adata, label_key, "label_key"), f"obs[{label_key!r}]"
+    column = obs_column(adata, label_key, "label_key", may_be_result=False)
+    where = f"obs[{label_key!r}]"
     check_key(label_key, "label_key")
     n, n_values, blamed = column.count(), column.nunique(), ("label_key", InputTypeError)
     if pd.api.types.is_float_dtype(column.dtype):
