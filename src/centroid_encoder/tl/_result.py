@@ -59,7 +59,7 @@ QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
 """Label of cells beyond a threshold of `tl.ingest`."""
-MAP_COLUMNS: tuple[Column, ...] = ("label", "split", "confidence", "novelty", "level", "map")
+MAP_COLUMNS: tuple[Column, ...] = ("label", "split", "confidence", "novelty", "map")
 CV_COLUMNS: tuple[Column, ...] = ("label", "judged", "confidence", "own", "suspect", "doubt", "map")
 """Columns of ``obs`` that the result of a map has, and those of a cross-validation."""
 REPEATED = "n_repeated"
