@@ -201,9 +201,10 @@ print(*{HEAVY} & set(sys.modules))
 # rank-features
 
 
-def test_rank_features_writes_a_table(folder: Path) -> None:
+def test_rank_features_writes_a_table(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = "--groupby", "cell_type", "--group", "type 1", "--no-use-raw", "-o", "best.csv"
     found = as_json("rank-features", "in.h5ad", *options)
+    assert "adata.uns" not in caplog.text
     adata, table = ad.read_h5ad("in.h5ad"), pd.read_csv("best.csv")
     ce.tl.rank_features(adata, "cell_type", ["type 1"], use_raw=False)
     assert table["names"].tolist() == adata.uns["rank_features"]["names"]["type 1"].tolist()

@@ -92,6 +92,18 @@ def test_without_a_cross_validation_the_held_out_cells_are_counted(embed):
     assert " of 22\n" in draw(adata[adata.obs["cell_type"] != "type 1"]).get_title()
 
 
+def test_titles_have_the_share_that_was_right_before_labels_changed(embed):
+    adata = embed(unlabeled=12)
+    right = 100 * (1 - adata.uns["ce"]["quality"]["test"]["voronoi_error"])
+    assert right < 100
+    adata.obs["cell_type"] = adata.obs["ce_label"]
+    for plot in (ce.pl.confusion, ce.pl.calibration):
+        title = plot(adata, show=False).get_title()
+        assert title.startswith(f"held-out cells ({right:.1f} % right before labels changed), n =")
+    assert "100.0 % right" in draw(adata).get_title()
+    assert "before" not in draw(adata[adata.obs["cell_type"] != "type 1"]).get_title()
+
+
 def test_names_are_not_read_as_formulas_and_are_shortened(make_cells, validate):
     of_class = ["_hidden", "$no_maths$", "100 $", "terminally differentiated T cell, subset 1"]
     ax = draw(validate(make_cells(4, names=of_class)), order="category")

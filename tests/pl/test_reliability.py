@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,20 @@ def test_the_page_of_repeats_says_which_numbers_are_those_of_one_map(embed, vali
     assert_legible(figure)
 
 
+def test_long_titles_do_not_reach_the_next_figure(embed, validate):
+    adata = validate(embed())
+    stored = StoredCrossValidation.read(adata, "ce")
+    params = {**stored.params, "n_repeats": 2, "group_key": "sample of donor"}
+    adata.obs["sample of donor"] = [f"s{i % 6}" for i in range(adata.n_obs)]
+    adata.uns["ce_cv"] = replace(stored, params=params).to_uns()
+    figure = draw(adata)
+    figure.canvas.draw()
+    boxes = [ax.title.get_window_extent() for ax in figure.axes if ax.get_title()][2:]
+    assert len(boxes) == 3
+    for box, other in pairwise(boxes):
+        assert box.x1 < other.x0
+
+
 def test_texts_replace_missing_figures(embed, cells, validate):
     figure = draw(embed(test_size=0))
     assert titles(figure) == ["training cells (n = 120)"]
@@ -95,6 +110,14 @@ def test_forty_long_names_leave_room_for_the_maps(embed):
     assert np.min(sides) > 3  # inches
     ends = [text.get_text()[-2:] for text in figure.axes[1].get_legend().get_texts()]
     assert ends == [name[-2:] for name in names]
+
+
+def test_a_legend_of_one_column_is_not_higher_than_the_maps(embed):
+    names = [f"CD4-positive, memory T cell {i}" for i in range(25)]
+    figure = draw(embed(25, n_obs=250, names=names))
+    assert_legible(figure)
+    sides = [ax.get_window_extent().size / figure.dpi for ax in figure.axes[:2]]
+    assert np.min(sides) > 3  # inches
 
 
 @pytest.mark.slow

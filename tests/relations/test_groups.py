@@ -157,6 +157,7 @@ def test_the_error_for_a_new_donor_is_that_of_all_donors(donors) -> None:
     for title in (panels[1].get_title(), summary(donors, "ce")[0]):
         assert f"for a new donor {100 * wrong.mean():.1f} %" in title
         assert "6 values of 'donor'" in title
+    assert "(of 360 cells, 95 % interval" in panels[1].get_title()
 
 
 def test_all_donors_count_where_no_miscalibration_was_found(donors) -> None:
@@ -179,7 +180,8 @@ def test_neighbours_in_the_map_are_those_of_other_donors(donors) -> None:
 
 def test_an_error_without_a_second_donor_of_the_training_is_that_of_one_donor(donors) -> None:
     two = donors[donors.obs["donor"].isin(["0", "1"])].copy()
-    quality = train(two)
+    with pytest.warns(UserWarning, match="50 % of the labeled cells are held out, because whole"):
+        quality = train(two)
     assert "by_group" not in quality
     assert quality["test"]["n_groups"] == 1
     assert np.isnan(quality["test"]["voronoi_error_low"])

@@ -67,6 +67,11 @@ def duplicate(part: str) -> Callable[[ad.AnnData], ad.AnnData]:
     return apply
 
 
+def with_raw(adata: ad.AnnData) -> ad.AnnData:
+    adata.raw = adata
+    return adata
+
+
 def same(adata: ad.AnnData) -> ad.AnnData:
     return adata
 
@@ -85,6 +90,10 @@ BAD = [
     # The label column.
     Bad("label column missing", same, KeyError,
         ("obs has no column 'celltype'", "did you mean 'cell_type'?"), {"label_key": "celltype"}),
+    Bad("label column like a result",
+        lambda a: ad.AnnData(a.X, a.obs.assign(ce_label="x", ce_split="x", ce_novelty=0.5), a.var),
+        KeyError, ("obs has no column 'novelty'; did you mean 'cell_type'?",),
+        {"label_key": "novelty"}),
     Bad("labels are measurements", relabel(lambda y: np.linspace(0, 1, len(y))), TypeError,
         ("'cell_type'", "fractional numbers", "120 different", "pandas.cut")),
     Bad("labels are identifiers", relabel(lambda y: np.arange(len(y))), TypeError,
@@ -128,6 +137,10 @@ BAD = [
         {"use_rep": "X_pca", "mask_var": "marker"}),
     Bad("mask column missing", column("var", "highly_variable", True), KeyError,
         ("var has no 'highly_varable'", "'highly_variable'"), {"mask_var": "highly_varable"}),
+    Bad("mask of raw missing",
+        lambda a: column("var", "highly_variable", True)(with_raw(a)),
+        KeyError, ("raw.var has no 'highly_variable'",),
+        {"use_raw": True, "mask_var": "highly_variable"}),
     Bad("mask is not of bools", column("var", "highly_variable", list("TTTTFFFF")), ValueError,
         ("var['highly_variable'] must hold True or False for each of the 8",)),
     Bad("nothing but zeros", revalue(np.zeros_like), ValueError,

@@ -191,7 +191,8 @@ class TestReferences:
         ingest(new, known)
         ingest(whole, known, use_rep="X")
         assert_array_equal(new.obsm["X_ce"], whole.obsm["X_ce"])
-        with pytest.raises(ValueError, match=r"adata\.raw is empty"):
+        text = r"adata\.raw is empty; .* if the map was trained on raw, pass use_rep=\"X\""
+        with pytest.raises(ValueError, match=text):
             ingest(whole, known)
 
 
@@ -717,6 +718,14 @@ class TestLabelsOfTheQuery:
         new.obs["other"] = "x"
         with pytest.raises(ValueError, match="no class of the map"):
             ingest(new, known, label_key="other")
+
+    def test_labels_of_another_type_than_the_classes_are_named(self, known, new, ingest, squeezed):
+        known.obs["n"] = known.obs["cell_type"].cat.codes.astype(int)
+        new.obs["n"] = [*"01"] * 30
+        ce.tl.centroid_encoder(known, "n", model=squeezed, progress=False)
+        text = "such as 0: its labels are of type string, and the classes of type integer"
+        with pytest.raises(ValueError, match=text):
+            ingest(new, known, label_key="n")
 
     def test_the_names_of_a_clustering_are_not_compared(self, known, new, ingest):
         known.obs["leiden"] = known.obs["cell_type"].cat.rename_categories(["0", "1", "2"])

@@ -166,3 +166,12 @@ def test_ingested_cells_without_labels_are_an_error(trained):
     ce.tl.ingest(query, trained, progress=False)
     with pytest.raises(ValueError, match="the true ones are unknown"):
         ce.tl.misplaced(query)
+
+
+def test_errors_name_the_labels_that_ingested_cells_have(trained):
+    query = trained[20:].copy()
+    ce.tl.ingest(query, trained, progress=False)
+    with pytest.raises(ValueError, match="takes no others") as caught:
+        ce.pl.confusion(query, show=False)
+    assert "ce.tl.misplaced to list those whose 'cell_type' differs" in str(caught.value)
+    assert "unknown" not in str(caught.value)

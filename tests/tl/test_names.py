@@ -102,6 +102,37 @@ def test_results_of_other_tools_are_not_replaced(cells, fast, unchanged, slot, n
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added=name, progress=False)
 
 
+@pytest.mark.parametrize(
+    ("tool", "key", "column"),
+    [
+        ("centroid_encoder", "expert", "expert_label"),
+        ("centroid_encoder", "ce", "ce_confidence"),
+        ("ingest", "expert", "expert_label"),
+        ("cross_validate", "expert", "expert_cv_label"),
+    ],
+)
+def test_other_columns_are_not_replaced(cells, fast, unchanged, tool, key, column):
+    source = "cell_type"
+    if tool == "ingest":
+        source = cells.copy()
+        ce.tl.centroid_encoder(source, "cell_type", model=fast, progress=False)
+    cells.obs[column] = "by hand"
+    text = f"obs\\['{column}'\\] exists already and is no result; choose another key_added"
+    with unchanged(cells), pytest.raises(ValueError, match=text):
+        getattr(ce.tl, tool)(cells, source, key_added=key, progress=False)
+
+
+def test_columns_that_a_concatenation_has_left_are_replaced(cells, fast):
+    options = {"model": fast, "progress": False}
+    for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
+        tool(cells, "cell_type", **options)
+    both = ad.concat([cells[:60], cells[60:]])
+    assert not both.uns
+    for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
+        tool(both, "cell_type", **options)
+    assert set(both.uns) == {"ce", "ce_cv"}
+
+
 def test_a_result_of_ours_is_replaced(cells, fast):
     for _ in range(2):
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added="k", progress=False)

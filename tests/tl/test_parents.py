@@ -79,6 +79,17 @@ def test_parents_assign_more_cells_with_few_errors(known: AnnData) -> None:
     assert (label == plain.obs["ce_label"].astype(str))[same].all()
 
 
+def test_cells_with_a_parent_are_compared_with_their_labels(known: AnnData) -> None:
+    query = placed(known, min_confidence=0.8, parents=["lineage", "compartment"])
+    label, level = query.obs["ce_label"].astype(str), query.obs["ce_level"]
+    kinds = query.obs[["kind", "lineage", "compartment"]].astype(str).to_numpy()
+    assigned, compared = (level >= 0).to_numpy(), query.uns["ce"]["compared"]
+    own = kinds[np.arange(300), level.clip(0)]
+    assert (level > 0).sum() > 20
+    assert compared["n"].sum() == assigned.sum()
+    assert compared["n_differing"].sum() == (own != label)[assigned].sum() > 0
+
+
 def test_colours_figures_and_files(known: AnnData, tmp_path: Any) -> None:
     query = placed(known, min_confidence=0.8, parents="lineage")
     query.write_h5ad(tmp_path / "query.h5ad")

@@ -152,8 +152,7 @@ def rank_features(session: Session, input: Path, output: Path, roles: Any, **giv
     with read_cells(input, roles) as adata:
         job = tl.rank_features.job(adata, **given)
         run_job(job, progress=not session.quiet, warn=session.warn)
-        job.write(adata)
-        ranking = adata.uns["rank_features"]
+        ranking = adata.uns["rank_features"] = job.results["uns"]["rank_features"]
         names = list(ranking["names"].dtype.names)
         table = rank_genes_groups_df(adata, names, key="rank_features")
     if "group" not in table:

@@ -132,7 +132,8 @@ def panel_title(result: Result, panel: str, regions: str | None) -> str:
     errors = stored.errors(_result.BY_GROUP) if by_group else errors
     groups, (few, repeated) = group_words(errors, stored.params), doubt_words(errors)
     more = [range_words(errors, f"{rule}_error"), groups] if groups or by_group else []
-    more = [*filter(None, [*more, few])]
+    of_all = f"of {errors['n']:,} cells" if by_group else ""
+    more = [*filter(None, [of_all, *more, few])]
     error = f"{100 * errors[f'{rule}_error']:.1f} %"
     if by_group:
         text = f"{kind.removesuffix(' cells')} cells ({words})\n{name} error for a new"

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import BboxBase
@@ -78,6 +79,10 @@ def _add_legend(
 ) -> None:
     """Add a legend within a panel or, also if it is long, to the right of all that is there."""
     first, size, n_columns = ax.get_legend(), size or "small", -(-len(handles) // MAX_ROWS)
+    # A legend that is higher than its panel would make the panel smaller in a constrained layout.
+    row = 1.5 * FontProperties(size=size).get_size_in_points() * ax.figure.dpi / 72
+    if n_columns == 1 and (len(handles) + 3) * row > ax.bbox.height:
+        n_columns = 2
     style: dict[str, Any] = {"fontsize": size, "title_fontsize": size, "loc": loc}
     if loc == "right margin" or len(handles) > MAX_INSIDE:
         there = [*ax.child_axes, *([] if first is None else [first])]

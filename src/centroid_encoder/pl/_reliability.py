@@ -26,6 +26,7 @@ from centroid_encoder.tl._summary import summary
 PYTHON = re.compile("[;:] (run|pass|train) .*", re.DOTALL)
 """Advice for notebooks, which does not belong on a page."""
 MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
+MAX_LETTERS = 66  # in a line of a title, which would otherwise reach the next figure
 
 
 def reliability(
@@ -70,6 +71,9 @@ def reliability(
                 plot(adata, key=key, ax=ax, show=False, save=False)
             except (InputError, MissingKeyError) as error:
                 _replace(ax, PYTHON.sub("", str(error)))
+            else:
+                lines = [textwrap.fill(x, MAX_LETTERS) for x in ax.get_title().split("\n")]
+                ax.title.set_text("\n".join(lines))
         _write(figure.add_subplot(words), summary(adata, key))
     except BaseException:
         plt.close(figure)

@@ -127,7 +127,9 @@ class Source:
         n_given = self.use_raw + (self.use_rep is not None) + (self.layer is not None)
         check(n_given <= 1, "use only one of use_raw, use_rep and layer", "use_rep")
         if self.use_raw:
-            check(adata.raw is not None, "adata.raw is empty; leave out use_raw", "use_raw")
+            text = "adata.raw is empty; leave out use_raw or, if the map was trained on raw, pass"
+            cure = 'use_rep="X" if the values in X are like those, or the layer with such values'
+            check(adata.raw is not None, f"{text} {cure}", "use_raw")
             return adata.raw.X, "raw.X", adata.raw.var_names
         if self.is_rep:
             has_mask = not (self.mask_var is None or self.is_automatic)
@@ -148,10 +150,11 @@ class Source:
             mask_var = "highly_variable" if "highly_variable" in adata.var else None
         if mask_var is None:
             return None
-        mask = read_mask(adata.var, "var", mask_var, "mask_var")
+        slot = "raw.var" if self.use_raw else "var"
+        mask = read_mask(adata.var, slot, mask_var, "mask_var")
         if self.is_automatic:
-            text = "    on the %d genes of var['highly_variable'] (mask_var=None takes all)"
-            logger.info(text, int(mask.sum()))
+            text = "    on the %d genes of %s['highly_variable'] (mask_var=None takes all)"
+            logger.info(text, int(mask.sum()), slot)
         return np.flatnonzero(mask)
 
 
@@ -292,7 +295,8 @@ def _read_labels(
     adata: AnnData, label_key: str, unlabeled_category: str | None
 ) -> tuple[NDArray[np.intp], pd.Index, pd.Index]:
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
-    column, where = obs_column(adata, label_key, "label_key"), f"obs[{label_key!r}]"
+    column = obs_column(adata, label_key, "label_key", may_be_result=False)
+    where = f"obs[{label_key!r}]"
     check_key(label_key, "label_key")
     n, n_values, blamed = column.count(), column.nunique(), ("label_key", InputTypeError)
     if pd.api.types.is_float_dtype(column.dtype):

@@ -245,8 +245,8 @@ def centroid_encoder(
     """
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
-    _result.check_free(adata, key)
     _run.check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    _result.check_free(adata, key)
     Number(0, below=1, instead=(None,)).check("test_size", test_size)
     for name, value in (("test_size", test_size), ("group_key", group_key)):
         fits = split_key is None or value is None
@@ -439,7 +439,12 @@ class Training(_run.Job):
             alone = ", and each network has seen one value only, so that their labels are, too"
             alone *= n_groups == 2 and fit.division.n_networks > 1
             text = f"fewer than {ROUGH} values of {name!r} have training cells ({n_groups})"
-            self.notices.append(f"{text}: the novelty of cells of others is rough{alone}")
+            text += f": the novelty of cells of others is rough{alone}"
+            share = self.held_out.sum() / (self.held_out | self.train).sum()
+            if share > 2 * self._params["test_size"]:
+                text += f"; {100 * share:.0f} % of the labeled cells are held out, because whole"
+                text += f" values of {name!r} are"
+            self.notices.append(text)
 
     def _judged_parts(self, fit: Fit, is_held_out: NDArray[np.bool_]) -> tuple[Codes, Codes]:
         """Return rows by which the map is calibrated, and their parts for cross-fitting.

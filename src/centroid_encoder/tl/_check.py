@@ -14,7 +14,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check, check_name
-from centroid_encoder.tables import is_key
+from centroid_encoder.tables import is_key, result_columns
 
 BOOLEANS = {"false": 0, "0": 0, "0.0": 0, "true": 1, "1": 1, "1.0": 1}
 
@@ -23,12 +23,21 @@ logger = logging.getLogger("centroid_encoder")
 logger.addHandler(logging.NullHandler())
 
 
-def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
-    """Return ``adata.obs[key]``; `parameter` is the parameter that an error blames."""
+def obs_column(
+    adata: AnnData, key: str, parameter: str | None = None, *, may_be_result: bool = True
+) -> pd.Series:
+    """Return ``adata.obs[key]``; `parameter` is the parameter that an error blames.
+
+    Unless it `may_be_result`, an error offers no columns of results instead.
+    """
     if parameter is not None:
         check_name(key, parameter, "a column of obs")
     check_read(adata)
-    column = entry_of(adata.obs, key, "obs", parameter, "column ")
+    if key not in adata.obs:
+        results = set() if may_be_result else result_columns(adata.obs)
+        offered = [name for name in adata.obs if name not in results]
+        check_known(key, offered, f"obs has no column {key!r}", parameter, MissingKeyError)
+    column = adata.obs[key]
     text = f"obs has {column.shape[-1]} columns {key!r}; rename or drop all but one"
     check(isinstance(column, pd.Series), text, parameter)
     if column.dtype == object:

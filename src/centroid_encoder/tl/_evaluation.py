@@ -235,6 +235,11 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
             words = f"cells judged without their {params['group_key']}"
             held_out |= result.split == _result.TRAIN
         judged, n_new = own, 0
+        # The stored error is that by the labels of the training.
+        stored_right = 1 - quality[f"{result.decided_by}_error"]
+        is_right = (own == predicted)[held_out & (own >= 0) & (predicted >= 0)]
+        if len(is_right) == quality["n"] and not np.isclose(is_right.mean(), stored_right):
+            words += f" ({100 * stored_right:.1f} % right before labels changed)"
     else:
         mapped, params = _result.StoredMap.read(adata, key), validated.params
         words, quality = _result.out_of_fold_words(validated), validated.quality

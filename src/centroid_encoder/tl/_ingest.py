@@ -20,7 +20,7 @@ from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.train import one_thread
 from centroid_encoder.core.transfer import changed_by_recentring
-from centroid_encoder.errors import check
+from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, obs_key, plain_key
 from centroid_encoder.tl import _result
@@ -32,7 +32,7 @@ from centroid_encoder.tl._cells import (
     placed_chunks,
     read_new_cells,
 )
-from centroid_encoder.tl._check import check_choice, logger, obs_column
+from centroid_encoder.tl._check import check_choice, listed, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
@@ -190,9 +190,9 @@ def ingest(
             three in four cells exceed (0.25 for cells like the training cells); ``classes``,
             ``centers`` and ``model`` of the reference, so that the query can be a reference as
             well. If labels are compared, ``compared`` has the number of cells of each class,
-            and of those that got another class; ``compared_with`` among the ``params`` is their
-            column. `misplaced` lists the cells. With `parents`, ``parents`` has the pairs of
-            ``child`` and ``parent``.
+            and of those that got another class, or a parent of others; ``compared_with`` among the
+            ``params`` is their column. `misplaced` lists the cells that got another class. With
+            `parents`, ``parents`` has the pairs of ``child`` and ``parent``.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
             Colours of the classes, if the reference has some; others are deleted.
 
@@ -339,9 +339,14 @@ def _own_labels(
         check_not_replaced(label_key, written)
     elif column not in adata.obs or column == written:
         return None, None
-    found = categories.get_indexer(obs_column(adata, str(column)).astype(object))
-    text = f"obs[{label_key!r}] has no class of the map, such as {categories[0]!r}"
-    check(label_key is None or (found >= 0).any(), text, "label_key")
+    labels = obs_column(adata, str(column)).astype(object)
+    found = categories.get_indexer(labels)
+    if label_key is not None and not (found >= 0).any():
+        text = f"obs[{label_key!r}] has no class of the map, such as {listed(categories[:1])}"
+        if labels.astype(str).isin(categories.astype(str)).any():
+            kinds = map(pd.api.types.infer_dtype, (labels, categories))
+            text += ": its labels are of type {}, and the classes of type {}".format(*kinds)
+        raise InputError(text, "label_key")
     # Two clusterings have the same names, and have nothing to do with each other.
     is_known = 2 * (found >= 0).sum() >= adata.n_obs and not CLUSTERING.search(str(column))
     return (None, None) if label_key is None and not is_known else (column, found)
@@ -439,7 +444,7 @@ class Ingestion(Job):
         params = {"ingested_from": self.origin, **self._params}
         codes = np.where(assigned, predicted, -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
-        compared, level = self._compared(label), None
+        level = None
         if (hierarchy := self._hierarchy) is not None:
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
             may = ~assigned & is_known & np.isfinite(confidence)
@@ -447,6 +452,7 @@ class Ingestion(Job):
             if colors is not None:
                 names = label.categories[len(self._categories) :]
                 colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
+        compared = self._compared(label)
         has_limits = params["min_confidence"] > 0 or params["max_novelty"] < 1
         is_text = isinstance(classes[0], str) and _result.UNASSIGNED not in classes
         if is_text and (has_limits or not assigned.all()):
@@ -514,12 +520,19 @@ class Ingestion(Job):
         return label, level
 
     def _compared(self, label: pd.Categorical) -> pd.DataFrame | None:
-        """Count the cells of each class that have a label, and those that got another class."""
-        own = self._own_labels
+        """Count the cells of each class that have a label, and those that got another class.
+
+        A parent is another class unless it is one of the own class.
+        """
+        own, n = self._own_labels, len(self._categories)
         if own is None:
             return None
+        is_right = np.eye(n, len(label.categories), dtype=bool)
+        if (hierarchy := self._hierarchy) is not None:
+            below = hierarchy.members[hierarchy.classes.get_indexer(self._categories)]
+            is_right[:, label.categories.get_indexer(hierarchy.ancestors)] |= below
         rows = np.flatnonzero((own >= 0) & (label.codes >= 0))
-        differs, n = label.codes[rows] != own[rows], len(self._categories)
+        differs = ~is_right[own[rows], label.codes[rows]]
         names = [str(name) for name in self._categories]
         counts = [np.bincount(own[rows[part]], minlength=n) for part in (differs | True, differs)]
         table = pd.DataFrame({"class": names, "n": counts[0], "n_differing": counts[1]})

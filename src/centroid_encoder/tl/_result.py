@@ -19,7 +19,7 @@ in the order of the categories of the label column, the order of figures and tab
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -32,7 +32,15 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
-from centroid_encoder.tables import colors_key, cv_key, embedding_key, keys_in, obs_key, plain_key
+from centroid_encoder.tables import (
+    Column,
+    colors_key,
+    cv_key,
+    embedding_key,
+    keys_in,
+    obs_key,
+    plain_key,
+)
 from centroid_encoder.tl._cells import Source
 from centroid_encoder.tl._check import check_choice, check_read
 
@@ -51,6 +59,9 @@ QUERY = "query"
 """Split of the cells of `tl.ingest`."""
 UNASSIGNED = "unassigned"
 """Label of cells beyond a threshold of `tl.ingest`."""
+MAP_COLUMNS: tuple[Column, ...] = ("label", "split", "confidence", "novelty", "map")
+CV_COLUMNS: tuple[Column, ...] = ("label", "judged", "confidence", "own", "suspect", "doubt", "map")
+"""Columns of ``obs`` that the result of a map has, and those of a cross-validation."""
 REPEATED = "n_repeated"
 """Entry of ``quality`` with the number of held-out cells whose values a training cell has."""
 LARGEST = "largest_class"
@@ -437,10 +448,14 @@ def read_result(
         advice = 'concatenate these first: ad.concat([reference, query], uns_merge="first")'
         raise InputError(f"{text}; {advice}")
     if trained and split.isin([QUERY]).any() and not split.isin(SPLITS).any():
+        known, others = "the true ones are unknown", ""
+        if (compared := stored.params.get("compared_with")) is not None:
+            known = f"this function takes no others, such as those of obs[{compared!r}]"
+            others = f", and ce.tl.misplaced to list those whose {compared!r} differs"
         raise InputError(
             f"the result {key!r} is that of ce.tl.ingest: the labels of these cells are those that "
-            "the map of the reference predicts, and the true ones are unknown. Draw the reference, "
-            "or call ce.pl.voronoi to see where the cells lie"
+            f"the map of the reference predicts, and {known}. Draw the reference, or call "
+            f"ce.pl.voronoi to see where the cells lie{others}"
         )
     embedding = np.asarray(adata.obsm[obsm_key])
     if embedding.ndim != 2 or embedding.shape[1] != stored.centers.shape[1]:
@@ -494,15 +509,30 @@ def check_free(adata: AnnData, key: str, *, is_own: bool | None = None) -> None:
     """Raise an InputError if something else is stored under the names of the result `key`.
 
     `is_own` is whether ``uns[key]`` is an earlier result of the same function, which may be
-    replaced. By default that is any map, and everything under the default key of a map.
+    replaced. By default that is any map, and everything under the default key of a map; its columns
+    in ``obs`` are then checked as well.
     """
     check_name(key, "key", "a result")
     if is_own is None:
+        check_columns_free(adata, key, MAP_COLUMNS)
         is_own = key == "ce" or StoredMap.read(adata, key) is not None
     for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"
         fits = is_own or name not in getattr(adata, slot)
         check(fits, f"{text} or delete it first", "key_added")
+
+
+def check_columns_free(adata: AnnData, name: str, columns: Sequence[Column]) -> None:
+    """Raise an InputError if ``obs`` has some of the columns of a result, but no such result.
+
+    `name` is that in ``uns``, from which `anndata.concat` may have removed the result; then the
+    first two of its columns are still there.
+    """
+    there = [obs_key(name, column) in adata.obs for column in columns]
+    fits = name in adata.uns or all(there[:2]) or not any(there)
+    found = obs_key(name, columns[int(np.argmax(there))])
+    text = f"obs[{found!r}] exists already and is no result; choose another key_added, or rename"
+    check(fits, f"{text} that column first", "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:
