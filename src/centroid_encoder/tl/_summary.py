@@ -346,7 +346,7 @@ def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str
     below = per_class["right_low"] - per_class["confidence"]
     beyond = np.maximum(below, per_class["confidence"] - per_class["right_high"]).fillna(-1)
     off = (per_class["confidence"] - per_class["right"]).abs()
-    worst = per_class[(beyond > 0) & (off > OFF) & ~per_class["rough"].astype(bool)]
+    worst = per_class[(beyond > 0) & (off > OFF) & (per_class["n_predicted"] >= FEW)]
     if len(worst):
         row = worst.loc[off[worst.index].idxmax()]
         sentences.append(
