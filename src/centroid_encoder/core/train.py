@@ -161,7 +161,7 @@ def one_thread() -> Iterator[int]:
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
-    """Yield the results for some items in order, of which `n_threads` are computed at once.
+    """Yield the results for some items in order; `n_threads` are computed at once.
 
     Each thread has one thread of PyTorch. The items are read here.
     """
