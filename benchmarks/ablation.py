@@ -1,18 +1,16 @@
 """What each ingredient of the default gains.
 
-    python -m benchmarks.ablation letter --method "default without dropout"   # a cell of a table
-    python -m benchmarks.ablation --all                                       # both tables
+    python -m benchmarks.ablation letter --method "class weights"  # a cell of the table
+    python -m benchmarks.ablation --all
 
-One table goes in steps from the paper's method to the default, the other leaves out one ingredient
-of the default at a time. Each experiment has five runs with different seeds, on other splits than
-the runs of `benchmarks.errors`. With `--results`, the runs are added to a CSV file, and runs that
-the file has already are not repeated.
+The table goes in steps from the paper's method to the default. Each experiment has five runs with
+different seeds, on other splits than the runs of `benchmarks.errors`. With `--results`, runs are
+added to a CSV file, and those that the file has already are not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -31,13 +29,12 @@ from benchmarks.protocols import EXPERIMENTS, N_FOLDS
 from centroid_encoder.core import inputs
 
 N_RUNS = 5
-FIRST = {"usps": 10, "usps-1000": 25, "sonar": 25} | dict.fromkeys(
+FIRST = {"usps-1000": 25, "sonar": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
 """Number of the first run of each experiment; `benchmarks.errors` has the runs before it."""
 IN_STEPS = ("usps-1000", "letter", "landsat", "phoneme", "sonar")
-ONE_AT_A_TIME = ("usps", "usps-1000", "letter", "landsat", "phoneme")
-"""Experiments of the tables."""
+"""Experiments of the table."""
 
 
 def networks_only(*, further_inputs: bool = False, **params: Any) -> Run:
@@ -55,37 +52,20 @@ def networks_only(*, further_inputs: bool = False, **params: Any) -> Run:
 
 
 PLAIN: dict[str, Any] = {"scale": "feature", "class_weight": None}
+WEIGHTED: dict[str, Any] = {"scale": "supervised"}
 STEPS: dict[str, Run] = {
     "the paper's recipe": centroid_encoder(recipe=True),
     "the training of this project": centroid_encoder(**BOTTLENECK | PLAIN),
     "places from the odds of the classes": networks_only(n_networks=1, **PLAIN),
     "several cross-fitted networks": networks_only(**PLAIN),
-    "weights of features": networks_only(class_weight=None),
-    "class weights": networks_only(),
-    "further inputs": networks_only(further_inputs=True),
-    "a linear score: the default": centroid_encoder(),
+    "weights of features": networks_only(class_weight=None, **WEIGHTED),
+    "class weights": networks_only(**WEIGHTED),
+    "further inputs": networks_only(further_inputs=True, **WEIGHTED),
+    "a linear score": centroid_encoder(**WEIGHTED),
+    "weights where they help: the default": centroid_encoder(),
 }
 """From the paper's method to the default: each step adds to the one before."""
-WITHOUT: dict[str, dict[str, Any]] = {
-    "other networks": {"n_networks": 1},
-    "class weights": {"class_weight": None},
-    "dropout": {"dropout": 0.0},
-    "weight decay": {"weight_decay": 0.0},
-    "weights of features": {"scale": "feature"},
-    "the one-cycle schedule": {"schedule": "constant", "learning_rate": 1e-3},
-}
-"""Ingredients of the default, and the parameters of `CentroidEncoder` without them."""
-LEFT_OUT = {"default": centroid_encoder()} | {
-    f"default without {name}": centroid_encoder(**params) for name, params in WITHOUT.items()
-}
-
-
-def _methods(runs: dict[str, Run], experiments: Sequence[str]) -> dict[str, Method]:
-    missing = dict.fromkeys(set(FIRST) - set(experiments), "not in this table")
-    return {name: Method(name, run, "ablation", missing) for name, run in runs.items()}
-
-
-METHODS = _methods(STEPS, IN_STEPS) | _methods(LEFT_OUT, ONE_AT_A_TIME)
+METHODS = {name: Method(name, run, "ablation", {}) for name, run in STEPS.items()}
 
 
 def main() -> None:

@@ -223,36 +223,6 @@ def steps_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def ablation_table(results: pd.DataFrame) -> str:
-    """Return a table of the 5-NN and Voronoi errors of the default, whole and without ingredients.
-
-    The last column has the mean difference to the Voronoi error of the whole default over all runs,
-    with its standard error.
-    """
-    titles = [*(EXPERIMENTS[name].title for name in ablation.ONE_AT_A_TIME), "difference"]
-    lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
-    errors = 100 * results.pivot_table("voronoi_error", ["experiment", "run"], "method")
-    for method in ablation.LEFT_OUT:
-        cells = []
-        for name in ablation.ONE_AT_A_TIME:
-            rows = results[(results["experiment"] == name) & (results["method"] == method)]
-            cells.append("")
-            if len(rows):
-                knn, voronoi = (100 * rows[f"{rule}_error"] for rule in ("knn", "voronoi"))
-                spread = f"{knn.mean():.1f}\u00a0±\u00a0{knn.std(ddof=1):.1f}"
-                cells[-1] = f"{spread} / {voronoi.mean():.1f}"
-        difference = pd.Series(dtype=float)
-        if method != "default" and {method, "default"} <= set(errors):
-            difference = (errors[method] - errors["default"]).dropna()
-        cells.append(
-            f"{difference.mean():+.1f}\u00a0±\u00a0{difference.sem():.1f}"
-            if len(difference) > 1
-            else ""
-        )
-        lines.append(f"| {method.removeprefix('default ')} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def doubts_table(results: pd.DataFrame) -> str:
     """Return a table with the shares of cells above the documented threshold of novelty.
 
@@ -434,9 +404,7 @@ def main() -> None:
     text = replaced(text, "rules", rules_table(results))
     text = replaced(text, "best other", best_other_table(results))
     text = replaced(text, "better", better_table(results))
-    ablations = pd.read_csv(ABLATION_RESULTS)
-    text = replaced(text, "ablation steps", steps_table(ablations))
-    text = replaced(text, "ablation", ablation_table(ablations))
+    text = replaced(text, "ablation", steps_table(pd.read_csv(ABLATION_RESULTS)))
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
     text = replaced(text, "cells", cells_table(pd.read_csv(CELL_RESULTS)))
     text = replaced(text, "pictures", pictures_table(pd.read_csv(placement.RESULTS)))

@@ -26,23 +26,23 @@ def test_the_output_has_more_variance_in_two_components_than_the_images() -> Non
 
 def test_ablation_runs_and_table(tmp_path: Path) -> None:
     path = tmp_path / "ablation.csv"
-    method = ablation.METHODS["default without dropout"]
+    method = ablation.METHODS["class weights"]
     errors.run_cases([(EXPERIMENTS["iris"], method, 0)], path)
     assert len(pd.read_csv(path)) == 1
 
+    steps, n = list(ablation.STEPS), len(ablation.IN_STEPS)
     rows = pd.DataFrame(
         {
-            "experiment": "usps",
-            "method": np.repeat(["default", "default without dropout"], 2),
-            "run": [10, 11, 10, 11],
-            "knn_error": [0.01, 0.02, 0.01, 0.03],
-            "voronoi_error": [0.03, 0.03, 0.04, 0.06],
+            "experiment": np.tile(ablation.IN_STEPS, 2 * len(steps)),
+            "method": np.repeat(steps, 2 * n),
+            "run": np.tile(np.repeat([10, 11], n), len(steps)),
+            "knn_error": np.repeat(0.01 * np.arange(len(steps)), 2 * n),
+            "voronoi_error": 0.03,
         }
     )
-    table = render.ablation_table(rows)
-    assert "| without dropout | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
-    assert "| +2.0\u00a0±\u00a01.0 |" in table
-    assert "| without weight decay |  |" in table
+    table = render.steps_table(rows).splitlines()
+    assert table[3].startswith(f"| {steps[1]} | 1.0 / 3.0 |")
+    assert table[3].endswith("| +1.0\u00a0±\u00a00.0 / +0.0\u00a0±\u00a00.0 |")
 
 
 def test_cells_of_the_largest_classes_with_the_most_variable_features(

@@ -122,7 +122,7 @@ def check_effects(estimator: BaseEstimator) -> None:
         ("compactness", 0, "placement", is_placed),
         ("output", None, "placement", is_placed),
         ("n_networks", 1, "placement", not is_placed),
-        ("max_features", None, "scale", params["scale"] != "supervised"),
+        ("max_features", None, "scale", params["scale"] in ("feature", "global")),
         ("activation", None, "hidden", len(params["hidden"]) == 0),
     ):
         text = f"{name}={params[name]!r} has no effect with {other}={params[other]!r}"

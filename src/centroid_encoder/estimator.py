@@ -101,13 +101,16 @@ class CentroidEncoder(
         Weight of a second term of the loss: the share of the embedding's scatter that is within
         classes. It keeps the samples of a class together, so that a classification by Voronoi cells
         is as accurate as one by nearest neighbours. 0 is the loss of the paper.
-    scale : {"supervised", "feature", "global"}, default="supervised"
+    scale : {"auto", "supervised", "feature", "global"}, default="auto"
         Standardisation of the features, computed from the training samples and stored in the map.
         ``"feature"`` divides each feature by its standard deviation. ``"supervised"`` also
         multiplies it by its correlation ratio with the classes, so that uninformative features do
-        not hide the others. ``"global"`` divides all features by one number; use it for pixels.
+        not hide the others. ``"auto"`` does so, but with at most 100 features and fewer than 1,000
+        training samples in several folds only if the classes of five neighbours, out of fold, are
+        then more alike by two standard errors. ``"global"`` divides all features by one number; use
+        it for pixels.
     max_features : int or None, default=2000
-        Largest number of features to train on with ``scale="supervised"``: those with the largest
+        Largest number of features to train on with weighted features: those with the largest
         weights; None keeps all. It bounds the cost of whole transcriptomes. Each of several
         networks chooses its own features.
     clip : float or None, default=10.0
@@ -214,7 +217,7 @@ class CentroidEncoder(
     batch_norm: bool | Literal["auto"] = "auto"
     output: Output = "span"
     compactness: float = 0.1
-    scale: Scale = "supervised"
+    scale: Scale = "auto"
     max_features: int | None = 2000
     clip: float | None = 10.0
     dropout: float | Literal["auto"] = "auto"

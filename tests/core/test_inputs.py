@@ -149,6 +149,27 @@ def test_nearly_constant_features_are_clipped_on_new_data() -> None:
     assert_array_equal(z[:, 2:], fit(X)(new)[:, 2:].clip(-4, 4))
 
 
+@pytest.mark.parametrize("n_noise", [0, 40])
+def test_features_have_weights_only_where_neighbours_are_better_with_them(n_noise: int) -> None:
+    rng = np.random.default_rng(0)
+    codes, folds = rng.integers(0, 3, 400), rng.integers(0, 4, 400)
+    X = rng.normal(size=(400, 6 + n_noise)).astype(np.float32)
+    X[:, :6] += 1.5 * rng.normal(size=(3, 6))[codes]
+    every = np.arange(400)
+    fitted = {
+        scale: fit_standardizer(X, every, codes, scale, 10, None, folds, every)
+        for scale in ("auto", "feature", "supervised")
+    }
+    expected = fitted["supervised" if n_noise else "feature"]
+    assert_array_equal(fitted["auto"][0].weight, expected[0].weight)
+    assert_array_equal(fitted["auto"][1], expected[1])
+    # Without folds, no row is judged by the weights of others.
+    alone, *_ = fit_standardizer(X, every, codes, "auto", 10, None)
+    assert_array_equal(
+        alone.weight, fit_standardizer(X, every, codes, "supervised", 10, None)[0].weight
+    )
+
+
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("scale", ["feature", "global", "supervised"])
 def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: Scale) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse, row_chunks
 
-Scale = Literal["supervised", "feature", "global"]
+Scale = Literal["auto", "supervised", "feature", "global"]
 
 N_AXES = 100  # with more features, the networks receive their principal axes
 RICH = 10, 10_000
@@ -27,6 +27,10 @@ N_RAMPS = 6
 LEAST_STEP = 0.05  # smallest distance of two knots, relative to that of the outer quantiles
 OF_DISCRIMINANT = 0.5
 """Standard deviation within the classes along a discriminant axis."""
+FEW = 1_000
+"""With fewer training rows, the weights of few features are uncertain, and have to be of use."""
+N_NEIGHBORS = 5
+LEAST_GAIN = 2.0  # standard errors by which neighbours must be better with the weights
 NONE: Codes = np.empty(0, dtype=np.intp)
 CPU = torch.device("cpu")
 
@@ -164,7 +168,8 @@ def fit_standardizer(
     """Compute the standardisation from (n_train,) sorted rows of X, in one pass.
 
     `codes` holds the classes of the rows. `scale`, `clip` and `max_features` are those of
-    `CentroidEncoder`, with inf for no clip. `folds` holds for each row the one of K networks that
+    `CentroidEncoder`, with inf for no clip; ``"auto"`` without folds is ``"supervised"``. `folds`
+    holds for each row the one of K networks that
     is not trained on it; each network then has weights computed from the rows it is trained on.
 
     Returns the standardizer, whose weights are the means over the networks; the (K, k) weight of
@@ -175,7 +180,8 @@ def fit_standardizer(
     n_classes = int(codes.max()) + 1
     # A group is the rows of one fold and one class.
     groups = codes if folds is None else folds * n_classes + codes
-    n_groups = n_networks * n_classes if scale == "supervised" else 0
+    is_weighted = scale in ("auto", "supervised")
+    n_groups = n_networks * n_classes if is_weighted else 0
     # scikit-learn accumulates in float64 and distinguishes constant features from rounding errors.
     scaler, sums = StandardScaler(with_mean=not is_sparse(X)), np.zeros((n_groups, n_features))
     parts: list[Any] = []
@@ -197,7 +203,7 @@ def fit_standardizer(
     if scale == "global":
         rms = float(np.sqrt(scaler.var_.mean()))
         deviation = np.full(n_features, rms if rms > 0 else 1.0)
-    if scale == "supervised":
+    if is_weighted:
         counts = np.bincount(groups, minlength=n_groups).reshape(n_networks, n_classes)
         of_groups = sums.reshape(n_networks, n_classes, n_features)
         if folds is not None:
@@ -213,7 +219,33 @@ def fit_standardizer(
     if not np.isfinite(deviation).all():
         raise ValueError("X holds values too large to be standardised; rescale it")
     standardizer = Standardizer(scaler.mean_, deviation, weight, clip)
-    return standardizer, weights[:, standardizer.kept] / weight[standardizer.kept], sampled
+    if scale == "auto" and folds is not None and n_features <= N_AXES and len(rows) < FEW:
+        equal = replace(standardizer, weight=np.ones(n_features))
+        if not weights_help(equal(sampled), codes[sample], folds[sample], weights):
+            standardizer, weights = equal, np.ones_like(weights)
+    kept = standardizer.kept
+    return standardizer, weights[:, kept] / standardizer.weight[kept], sampled
+
+
+def weights_help(z: Tensor, codes: Codes, folds: Codes, weights: Doubles) -> bool:
+    """Whether the classes of neighbours are more like those of (n, d) rows with weighted features.
+
+    The neighbours of a row are in other folds than the row, as are the rows from which the (d,)
+    weights of its fold were computed. A row's loss is the negative log of the share of its class
+    among five neighbours and a class of chance; weights help if their loss is less by two standard
+    errors.
+    """
+    gains = np.empty(len(z))
+    for k, weight in enumerate(weights):
+        known, own = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+        losses = []
+        for factor in (torch.ones(len(weight)), torch.from_numpy(weight).float()):
+            apart = torch.cdist(z[own] * factor, z[known] * factor)
+            near = apart.topk(min(N_NEIGHBORS, len(known)), largest=False).indices.numpy()
+            same = (codes[known][near] == codes[own][:, None]).sum(axis=1)
+            losses.append(-np.log((same + 0.5) / (near.shape[1] + 1)))
+        gains[own] = losses[0] - losses[1]
+    return bool(gains.mean() > LEAST_GAIN * gains.std() / np.sqrt(len(gains)))
 
 
 def class_sums(z: Any, codes: Codes, n: int) -> Doubles:
