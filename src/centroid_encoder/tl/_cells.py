@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from centroid_encoder.core import matrix
 from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
-from centroid_encoder.core.train import in_threads
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
 from centroid_encoder.tables import is_lazy
 from centroid_encoder.tl._check import (
@@ -442,6 +441,8 @@ class NewCells(Values):
         The columns are the probabilities of all classes, if they are wanted, the places, the
         predicted class, its probability, and the novelty.
         """
+        from centroid_encoder.core.train import in_threads
+
         parts = ((start + part.start, in_memory(X[part])) for part in chunks_of(X))
         return in_threads(self._placed, parts, n_threads)
 
