@@ -235,7 +235,7 @@ def weights_help(z: Tensor, codes: Codes, folds: Codes, weights: Doubles) -> boo
     among five neighbours and a class of chance; weights help if their loss is less by two standard
     errors.
     """
-    gains = np.empty(len(z))
+    gains = np.zeros(len(z))
     for k, weight in enumerate(weights):
         known, own = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
         losses = []
