@@ -351,7 +351,7 @@ def test_a_stop_before_the_end_of_the_first_epoch_changes_nothing(
         ({"n_components": 0}, "n_components must be at least 1 and below 65536; got 0"),
         ({"hidden": (10, 0)}, r"hidden\[1\] must be at least 1"),
         ({"hidden": "500"}, 'hidden must be "auto" or a sequence'),
-        ({"scale": "minmax"}, "scale must be one of supervised, feature"),
+        ({"scale": "minmax"}, "scale must be one of auto, supervised"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"clip": -1}, "clip must be above 0"),
         ({"max_epochs": "many"}, "max_epochs must be an integer"),

@@ -105,10 +105,10 @@ class CentroidEncoder(
         Standardisation of the features, computed from the training samples and stored in the map.
         ``"feature"`` divides each feature by its standard deviation. ``"supervised"`` also
         multiplies it by its correlation ratio with the classes, so that uninformative features do
-        not hide the others. ``"auto"`` does so, but with at most 100 features and fewer than 1,000
-        training samples in several folds only if the classes of five neighbours, out of fold, are
-        then more alike by two standard errors. ``"global"`` divides all features by one number; use
-        it for pixels.
+        not hide the others. ``"auto"`` does so, but with at most 100 features, no more than
+        `max_features`, and fewer than 1,000 training samples in several folds only if the classes
+        of five neighbours, out of fold, are then more alike by two standard errors. ``"global"``
+        divides all features by one number; use it for pixels.
     max_features : int or None, default=2000
         Largest number of features to train on with weighted features: those with the largest
         weights; None keeps all. It bounds the cost of whole transcriptomes. Each of several

@@ -20,7 +20,7 @@ VALUES = {
     "batch_norm": [True],
     "output": ["full"],
     "compactness": [1.0],
-    "scale": ["feature", "global"],
+    "scale": ["global"],
     "max_features": [5],
     "max_samples": [40],
     "clip": [1.0],

@@ -25,7 +25,7 @@ def rare(make_cells):
 
 class TestClassesWithoutCells:
     def test_of_a_map(self, rare, caplog):
-        model = ce.CentroidEncoder(class_weight=None)
+        model = ce.CentroidEncoder(class_weight=None, scale="supervised")
         ce.tl.centroid_encoder(rare, "cell_type", model=model, progress=False)
         table = rare.uns["ce"]["quality"]["per_class"].set_index("class")
         assert table["n_predicted"].sum() == table["n_in_cell"].sum() == 240

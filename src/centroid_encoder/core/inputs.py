@@ -219,7 +219,8 @@ def fit_standardizer(
     if not np.isfinite(deviation).all():
         raise ValueError("X holds values too large to be standardised; rescale it")
     standardizer = Standardizer(scaler.mean_, deviation, weight, clip)
-    if scale == "auto" and folds is not None and n_features <= N_AXES and len(rows) < FEW:
+    is_small = n_features <= min(N_AXES, max_features or N_AXES) and len(rows) < FEW
+    if scale == "auto" and folds is not None and is_small:
         equal = replace(standardizer, weight=np.ones(n_features))
         if not weights_help(equal(sampled), codes[sample], folds[sample], weights):
             standardizer, weights = equal, np.ones_like(weights)
