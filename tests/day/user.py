@@ -69,7 +69,7 @@ class User:
         frame = subprocess.check_output(command, env=self.env, text=True)
         _, _, top, _ = map(int, re.findall(r"\d+", frame))
         right, upper = shown["x"] + shown["width"] // 2, shown["y"] - shown["height"] // 2
-        for answer in ("&No", "&Yes") if unsaved else ():
+        for answer in ("No", "Yes") if unsaved else ():
             self.at(right - top // 2, upper - top // 2)
             self.wait_for(f"*{unsaved} are not saved. *")
             self.click(answer, "QPushButton")
