@@ -39,7 +39,9 @@ scatter.show()
 @pytest.fixture
 def adata(embed: Any) -> ad.AnnData:
     pytest.importorskip("jscatter", reason="needs the extra 'notebook'")
-    adata: ad.AnnData = embed(unlabeled=4)
+    options = {"max_epochs": 8, "batch_size": 32, "learning_rate": 0.01, "scale": "supervised"}
+    # In this map, a lasso around the first class is inside the figure.
+    adata: ad.AnnData = embed(unlabeled=4, model=ce.CentroidEncoder(hidden=(16,), **options))
     adata.obs["size"] = np.arange(adata.n_obs) / 7
     return adata
 
