@@ -161,7 +161,13 @@ def test_relabelled_cells_are_judged_by_their_new_label_or_left_out() -> None:
     listed = ce.tl.mislabeled(adata)
     assert len(listed.index.intersection([f"c{i}" for i in range(20)])) >= 15
     assert len(listed) <= 25
+    assert listed["confidence"].notna().all()
     cell = listed.index[0]
+    # A confidence of the networks in another class is not that of the predicted one.
+    other = adata.copy()
+    other.obs.loc[cell, "ce_cv_label"] = other.obs.loc[cell, "t"]
+    again = ce.tl.mislabeled(other)
+    assert again.index[again["confidence"].isna()].tolist() == [cell]
     code = y[adata.obs_names.get_loc(cell)]
     own = adata.obs["ce_cv_own"].copy()
     for new, warned in (("ABC"[code], 0), ("ABC"[(code + 2) % 3], 1), ("another", 1)):

@@ -28,7 +28,7 @@ LEAST_STEP = 0.05  # smallest distance of two knots, relative to that of the out
 OF_DISCRIMINANT = 0.5
 """Standard deviation within the classes along a discriminant axis."""
 FEW = 1_000
-"""With fewer training rows, the weights of few features are uncertain, and have to be of use."""
+"""With fewer training rows, weights of at most `N_AXES` features must help neighbours."""
 N_NEIGHBORS = 5
 LEAST_GAIN = 2.0  # standard errors by which neighbours must be better with the weights
 NONE: Codes = np.empty(0, dtype=np.intp)
@@ -169,8 +169,8 @@ def fit_standardizer(
 
     `codes` holds the classes of the rows. `scale`, `clip` and `max_features` are those of
     `CentroidEncoder`, with inf for no clip; ``"auto"`` without folds is ``"supervised"``. `folds`
-    holds for each row the one of K networks that
-    is not trained on it; each network then has weights computed from the rows it is trained on.
+    holds for each row the one of K networks that is not trained on it; each network then has
+    weights computed from the rows it is trained on.
 
     Returns the standardizer, whose weights are the means over the networks; the (K, k) weight of
     each network for each kept feature, divided by that mean; and the rows of X at `rows[sample]`,
@@ -229,12 +229,12 @@ def fit_standardizer(
 
 
 def weights_help(z: Tensor, codes: Codes, folds: Codes, weights: Doubles) -> bool:
-    """Whether the classes of neighbours are more like those of (n, d) rows with weighted features.
+    """Return whether more neighbours of (n, d) rows have the class of the row with the weights.
 
-    The neighbours of a row are in other folds than the row, as are the rows from which the (d,)
-    weights of its fold were computed. A row's loss is the negative log of the share of its class
-    among five neighbours and a class of chance; weights help if their loss is less by two standard
-    errors.
+    The neighbours of a row are in other folds than the row, and so are the rows from which the
+    weights of its fold, a row of the (K, d) `weights`, were computed. The loss of a row is the
+    negative log of the share of its class among five neighbours, smoothed by half a neighbour. The
+    weights help if the mean loss is less by two standard errors.
     """
     gains = np.zeros(len(z))
     for k, weight in enumerate(weights):
