@@ -12,6 +12,8 @@ from qtpy.QtWidgets import QHeaderView, QMenu, QTableView, QWidget
 
 ROW = 22
 """Height of a row in pixels."""
+MEASURED = 30
+"""Number of rows whose texts determine the width of a column."""
 
 
 class TableView(QTableView):
@@ -31,6 +33,8 @@ class TableView(QTableView):
         self.horizontalHeader().setMinimumSectionSize(14)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW)
+        # Qt would otherwise measure a thousand rows at each change, also of a hidden table.
+        self.horizontalHeader().setResizeContentsPrecision(MEASURED)
         # A bold header would cut off long names.
         self.horizontalHeader().setHighlightSections(False)
 
@@ -71,6 +75,8 @@ class TableModel(QAbstractTableModel):
         """
         self.beginResetModel()
         self.table, self._headers = table, headers
+        # Access to a value of a data frame copies its attributes, which takes 0.2 ms.
+        self._columns = [column.array for _, column in table.items()]
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -100,14 +106,14 @@ class TableModel(QAbstractTableModel):
 
     def data(self, index: Any, role: int = 0) -> Any:
         """Return the text of a cell."""
-        value = self.table.iat[index.row(), index.column()]
+        value = self._columns[index.column()][index.row()]
         is_number = isinstance(value, float | np.floating)
         if role == Qt.ItemDataRole.DisplayRole:
             if pd.isna(value):
                 return "–"
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
-            tip = self.table["tip"].iat[index.row()] if "tip" in self.table else ""
+            tip = self.table["tip"].array[index.row()] if "tip" in self.table else ""
             return tip or str(value)
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
