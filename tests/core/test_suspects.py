@@ -55,6 +55,23 @@ def test_wrong_labels_are_found_whatever_the_number_of_classes(n_classes: int, r
     assert n_found / n_listed >= 0.7
 
 
+@pytest.mark.parametrize("n_classes", [2, 5, 10])
+def test_classes_are_predicted_though_many_labels_of_one_class_are_wrong(n_classes: int) -> None:
+    """The models predict the label of class 1 for cells of class 0 that are between the two."""
+    truth, _, posterior = drawn(6000, 4.0, 0.0, 0, n_classes)
+    rates, rng = np.eye(n_classes), np.random.default_rng(1)
+    rates[0, :2] = 0.6, 0.4
+    wrong = (truth == 0) & (rng.random(len(truth)) < 0.4)
+    labels, p = np.where(wrong, 1, truth), posterior @ rates
+    doubt, predicted, _ = suspects(labels, p)
+    best = posterior.argmax(axis=1)
+    misled = (p.argmax(axis=1) != best).sum()
+    assert misled > 50
+    assert (predicted != best).sum() < 0.3 * misled
+    assert (doubt[wrong] > 0).mean() >= 0.8
+    assert wrong[doubt > 0].mean() >= 0.8
+
+
 @pytest.mark.parametrize("n_classes", [2, 4, 30])
 @pytest.mark.parametrize("distance", [3.0, 4.5, 9.0])
 def test_right_labels_are_hardly_listed_also_if_classes_overlap(

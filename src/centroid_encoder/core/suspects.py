@@ -65,13 +65,33 @@ def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
     Returns
     -------
     (n,) ranks of the labels that look wrong, from 1 for the worst to near 0, and 0 for the others;
-    (n,) most probable classes; ``"agree"``, ``"confused"``, ``"between"`` or ``""``.
+    (n,) most probable classes if labels are wrong as often as estimated; ``"agree"``,
+    ``"confused"``, ``"between"`` or ``""``.
+    """
+    predicted = probabilities.argmax(axis=1)
+    doubt, wrong, reason = _doubts(labels, probabilities, predicted)
+    if not wrong.any():
+        return doubt, predicted, reason
+    # The probabilities are those of labels, right or wrong: rates[j, i] is the probability that a
+    # cell of class j has label i.
+    n_true = np.bincount(labels, minlength=len(wrong)) - wrong.sum(axis=1) + wrong.sum(axis=0)
+    rates = wrong.T / np.maximum(n_true, 1)[:, None]
+    np.fill_diagonal(rates, 1 - rates.sum(axis=1))
+    predicted = (probabilities @ np.linalg.pinv(rates)).argmax(axis=1)
+    doubt, _, reason = _doubts(labels, probabilities, predicted)
+    return doubt, predicted, reason
+
+
+def _doubts(labels: Codes, probabilities: Floats, predicted: Codes) -> tuple[Floats, Doubles, str]:
+    """Return the doubt and the reason of `suspects`, given (n,) probable classes.
+
+    The second of three results is the (M, M) number of cells with label i that are of class j.
     """
     n_classes, doubt = probabilities.shape[1], np.zeros(len(labels))
-    predicted = probabilities.argmax(axis=1)
-    differs, confusion = np.flatnonzero(labels != predicted), np.zeros((n_classes, n_classes))
+    confusion, wrong = np.zeros((2, n_classes, n_classes))
+    differs = np.flatnonzero(labels != predicted)
     if not len(differs):
-        return doubt, predicted, "agree"
+        return doubt, wrong, "agree"
     np.add.at(confusion, (labels, predicted), 1)
     size, right = confusion.sum(axis=1), np.diag(confusion)
     i, j = labels[differs], predicted[differs]
@@ -80,7 +100,7 @@ def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
     pairs = i * n_classes + j
     told_apart = np.asarray(p < P_VALUE / len(np.unique(pairs)))
     if not told_apart.any():
-        return doubt, predicted, "confused"
+        return doubt, wrong, "confused"
     rows, pair = differs[told_apart], pairs[told_apart]
     own, usual = probabilities[rows, labels[rows]], np.full((len(SHARES), len(rows)), 1e-30)
     for j in np.unique(predicted[rows]):
@@ -98,4 +118,5 @@ def suspects(labels: Codes, probabilities: Floats) -> tuple[Floats, Codes, str]:
     odds = (n_wrong + PRIOR * share) / (n_of_pair - n_wrong + PRIOR * (1 - share) + 1e-9)
     order = np.argsort(own / np.sqrt(usual[1]) / np.maximum(odds, 1e-9)[pair], kind="stable")
     doubt[rows[order[:n_listed]]] = 1 - np.arange(n_listed) / max(n_listed, 1)
-    return doubt, predicted, "" if n_listed else "between"
+    wrong.flat[found] = n_wrong
+    return doubt, wrong, "" if n_listed else "between"

@@ -78,6 +78,11 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
     pairs; for each j, the sum is at most the number of cells. The 40 % and 60 % quantiles give two
     more such sums, and the largest of the three is the length of the list.
 
+    The models have learned wrong labels as well. The numbers for each pair give the probability
+    that a cell of one class has the label of another, and the product of the probabilities of the
+    labels with the inverse of these rates gives those of the classes [3]_. The list is then made a
+    second time, with the class that these predict.
+
     Thresholds and numbers for each pair of classes are those of confident learning [1]_, but the
     threshold is that of the pair instead of that of one class. Cells are sorted by the geometric
     mean of the probability of the label and its ratio to the typical one, divided by the odds that
@@ -92,6 +97,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float | None = None)
        labels. Journal of Artificial Intelligence Research 70.
     .. [2] Ledoit & Wolf (2004), A well-conditioned estimator for large-dimensional covariance
        matrices. Journal of Multivariate Analysis 88.
+    .. [3] Patrini, Rozza, Menon, Nock & Qu (2017), Making deep neural networks robust to label
+       noise: a loss correction approach. IEEE CVPR.
 
     Examples
     --------
