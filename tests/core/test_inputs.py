@@ -171,6 +171,20 @@ def test_features_have_weights_only_where_neighbours_are_better_with_them(n_nois
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_constant_features_of_few_samples_have_no_weight(layout: Callable[[Any], Any]) -> None:
+    rng, every = np.random.default_rng(0), np.arange(120)
+    codes, folds = every % 3, every // 3 % 4
+    X = rng.normal(size=(120, 8)) + 1.5 * rng.normal(size=(3, 8))[codes]
+    X[:, 2], X[:, 5] = 0, 1e5 / 3
+    arguments = every, codes, "auto", 10, None, folds, every
+    standardizer, shares, _ = fit_standardizer(layout(X), *arguments)
+    assert_array_equal(standardizer.weight, [1, 1, 0, 1, 1, 0, 1, 1])
+    assert_array_equal(shares, np.ones((4, 6)))
+    # If all features are constant, they are kept.
+    assert fit_standardizer(layout(np.full((120, 2), 0.1)), *arguments)[0].weight.all()
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("scale", ["feature", "global", "supervised"])
 def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: Scale) -> None:
     X = np.random.default_rng(0).integers(-1, 2, size=(500, 4)).astype(float)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +17,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig
 from centroid_encoder.core.reports import Callback, Outcome, Report
 from centroid_encoder.core.targets import Batch, CentroidTargets
-from centroid_encoder.core.train import TrainingData, dropped, one_thread, train
+from centroid_encoder.core.train import TrainingData, dropped, in_threads, one_thread, train
 from tests.threads import threads
 
 Weights = list[Tensor]
@@ -297,6 +299,37 @@ def test_networks_in_several_threads_are_those_in_one(n: int) -> None:
         assert torch.get_num_threads() == n
     for a, b in zip(one.weights(), many.weights(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_results_of_threads_are_in_order_and_few_items_are_read_before() -> None:
+    read, found, n_threads = list[int](), list[int](), set[int]()
+
+    def items() -> Iterator[int]:
+        for item in range(1, 21):
+            read.append(item)
+            yield item
+
+    def work(item: int) -> int:
+        n_threads.add(torch.get_num_threads())
+        time.sleep(0.02 if item % 2 else 0)
+        if item == 15:
+            raise ValueError("fault")
+        return item
+
+    def collect() -> None:
+        for result in in_threads(work, items(), 3):
+            found.append(result)
+            assert len(read) <= result + 3
+
+    with pytest.raises(ValueError, match="fault"):
+        collect()
+    assert found == list(range(1, 15))
+    assert n_threads == {1}
+    # A loop that ends early ends the threads.
+    n_before, results = threading.active_count(), in_threads(work, items(), 3)
+    assert next(results) == 1
+    results.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == n_before
 
 
 @pytest.mark.parametrize("answer", [lambda: True, interrupt])

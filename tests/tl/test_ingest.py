@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
+import torch
 import zarr
 from anndata import AnnData
 from matplotlib.colors import to_hex
@@ -28,6 +31,7 @@ from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _matrix
+from centroid_encoder.tl._cells import NewCells, Source, read_new_cells
 from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -594,6 +598,47 @@ def test_a_job_shows_progress_stops_and_writes_once(known, new, unchanged, monke
         query.write(other)
     query.write(new)
     assert new.obsm["X_ce"].shape == (new.n_obs, 2)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_threads_compute_together_with_as_many_values_as_one(known, new, monkeypatch, layout):
+    cells, _ = read_new_cells(new, ce.tl.fitted_model(known, device="cpu"), Source())
+    X, n_rows = layout(new.X), list[int]()
+    expected = np.concatenate(list(cells.placed(X)))
+    imputed = NewCells.imputed
+
+    def counted(self: NewCells, x: Any, start: int = 0) -> Imputed:
+        n_rows.append(x.shape[0])
+        return imputed(self, x, start)
+
+    monkeypatch.setattr(NewCells, "imputed", counted)
+    monkeypatch.setattr(matrix, "VALUES_AT_ONCE", 40 * new.n_vars)
+    found = np.concatenate(list(cells.placed(X, n_threads=4)))
+    assert n_rows == [10] * 6
+    assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("device", "most"), [("cpu", 3), ("mps", 1)])
+def test_one_thread_at_a_time_uses_mps(known, new, monkeypatch, device, most):
+    cells, _ = read_new_cells(new, ce.tl.fitted_model(known, device="cpu"), Source())
+    placed = np.concatenate(list(cells.placed(new.X)))
+    barrier, active, counts = threading.Barrier(most), list[int](), list[int]()
+
+    def judge(self: Imputed) -> Any:
+        active.append(1)
+        # All threads that may compute at once wait for each other here.
+        barrier.wait(timeout=60)
+        counts.append(len(active))
+        time.sleep(0.01)
+        active.pop()
+        return np.zeros((10, 2)), np.ones((10, 3)), np.zeros(10, dtype=int)
+
+    monkeypatch.setattr(matrix, "CHUNK", 10)
+    monkeypatch.setattr(Imputed, "judge", judge)
+    monkeypatch.setattr(FittedMap, "device", torch.device(device))
+    found = np.concatenate(list(cells.placed(new.X, n_threads=3)))
+    assert found.shape == placed.shape
+    assert max(counts) == most
 
 
 def test_a_warning_says_that_a_trained_map_is_replaced(known, ingest, caplog):

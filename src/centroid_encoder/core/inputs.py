@@ -221,8 +221,11 @@ def fit_standardizer(
     standardizer = Standardizer(scaler.mean_, deviation, weight, clip)
     is_small = n_features <= min(N_AXES, max_features or N_AXES) and len(rows) < FEW
     if scale == "auto" and folds is not None and is_small:
-        equal = replace(standardizer, weight=np.ones(n_features))
-        if not weights_help(equal(sampled), codes[sample], folds[sample], weights):
+        # The scale of a constant feature is 1 instead of the root of its variance.
+        varies = np.isclose(np.square(deviation), scaler.var_)
+        equal = replace(standardizer, weight=np.where(varies | ~varies.any(), 1.0, 0.0))
+        of_kept = weights[:, equal.kept]
+        if not weights_help(equal(sampled), codes[sample], folds[sample], of_kept):
             standardizer, weights = equal, np.ones_like(weights)
     kept = standardizer.kept
     return standardizer, weights[:, kept] / standardizer.weight[kept], sampled

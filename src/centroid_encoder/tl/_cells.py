@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -42,6 +44,8 @@ Placed = NDArray[np.float32]
 
 MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
 """Texts of missing values in pandas, NumPy, R and spreadsheets, in lower case."""
+ONE_AT_A_TIME = Lock()
+"""With MPS, PyTorch crashes if two threads compute at once (its issue 197805)."""
 BLOCKS = 64
 """Chunks of a dask array that are computed before the next check for Stop."""
 MAX_MISSING = 0.2
@@ -443,12 +447,16 @@ class NewCells(Values):
         """
         from centroid_encoder.core.train import in_threads
 
-        parts = ((start + part.start, in_memory(X[part])) for part in chunks_of(X))
+        # Sparse rows become dense after the features of the map have been selected.
+        width = n_threads * (len(self.index) if matrix.is_sparse(X) else X.shape[1])
+        parts = ((start + part.start, in_memory(X[part])) for part in chunks_of(X, width))
         return in_threads(self._placed, parts, n_threads)
 
     def _placed(self, chunk: tuple[int, Matrix]) -> Placed:
-        cells = self.imputed(*chunk[::-1])
-        places, probabilities, predicted = cells.judge()
+        is_mps = self.model.fitted_map.device.type == "mps"
+        with ONE_AT_A_TIME if is_mps else nullcontext():
+            cells = self.imputed(*chunk[::-1])
+            places, probabilities, predicted = cells.judge()
         confidence = probabilities[np.arange(len(predicted)), predicted]
         first = [probabilities] if self.all_classes else []
         found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
@@ -527,9 +535,12 @@ def _lacking(
     return [f"{text}; they are estimated from the others{'' if has_novelty else of_confidence}"]
 
 
-def chunks_of(X: Any) -> Iterator[slice]:
-    """Slices of the rows of a matrix that are read at once; rows with gaps become dense."""
-    n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
+def chunks_of(X: Any, width: int = 1) -> Iterator[slice]:
+    """Slices of the rows of a matrix that are read at once; rows with gaps become dense.
+
+    If several slices are used at once, `width` is the number of columns of all of them together.
+    """
+    n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(width, X.shape[1])))
     yield from (slice(i, min(i + n_rows, X.shape[0])) for i in range(0, X.shape[0], n_rows))
 
 

@@ -177,11 +177,15 @@ class CentroidEncoderWidget(QWidget):
         elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
-        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and event.spontaneous():
+        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close:
+            # `Viewer.close`, which a script may call, has hidden the layers before.
+            center = watched.centralWidget()
+            layout = None if center is None else center.layout()
+            is_open = layout is not None and not layout.isEmpty()
             names = ", ".join(table.name for table in self.catalog.tables if table.unsaved)
             text = f"The labels and maps in {names} are not saved. Close napari anyway?"
             yes = QMessageBox.StandardButton.Yes
-            if names and QMessageBox.question(self, "Close napari", text) != yes:
+            if is_open and names and QMessageBox.question(self, "Close napari", text) != yes:
                 event.ignore()
                 return True
         return super().eventFilter(watched, event)
