@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,10 @@ CALIBRATION_ERRORS = (
     *("calibration_error_low", "calibration_error_high"),
 )
 """Errors after and before calibration, and the ends of the 95 % interval of the first."""
+COLUMN_TAKEN = (
+    "obs[{!r}] exists already and is no result; choose another key_added, or rename that column "
+    "first"
+)
 
 
 def panel_column(key: str, size: int) -> str:
@@ -107,6 +111,11 @@ class Stored:
     """Function that returns the name in ``uns`` for a key."""
 
     @classmethod
+    def is_kind_of(cls, stored: Any) -> TypeGuard[Mapping[str, Any]]:
+        """Return whether an entry of ``uns`` is a result of this kind, which may be damaged."""
+        return isinstance(stored, Mapping) and cls.MARK in stored
+
+    @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
         """Return the result `key` of this kind, or None if there is none.
 
@@ -116,7 +125,7 @@ class Stored:
         check_read(adata)
         name = cls.NAME(key)
         stored = adata.uns.get(name)
-        if not isinstance(stored, Mapping) or cls.MARK not in stored:
+        if not cls.is_kind_of(stored):
             return None
         try:
             if "parts" in stored:
@@ -505,16 +514,22 @@ def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     return adata.obs[column]
 
 
-def check_free(adata: AnnData, key: str, *, is_own: bool | None = None) -> None:
+def check_free(
+    adata: AnnData, key: str, *, is_own: bool | None = None, levels: bool = False
+) -> None:
     """Raise an InputError if something else is stored under the names of the result `key`.
 
     `is_own` is whether ``uns[key]`` is an earlier result of the same function, which may be
     replaced. By default that is any map, and everything under the default key of a map; its columns
-    in ``obs`` are then checked as well.
+    in ``obs`` are then checked as well, that of the `levels` of parents if they are to be written.
     """
     check_name(key, "key", "a result")
     if is_own is None:
         check_columns_free(adata, key, MAP_COLUMNS)
+        level, split = obs_key(key, "level"), adata.obs.get(obs_key(key, "split"))
+        # Only `tl.ingest` writes levels; each later result under this key deletes them.
+        if (levels or key in adata.uns) and (split is None or not (split == QUERY).any()):
+            check(level not in adata.obs, COLUMN_TAKEN.format(level), "key_added")
         is_own = key == "ce" or StoredMap.read(adata, key) is not None
     for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"
@@ -531,8 +546,7 @@ def check_columns_free(adata: AnnData, name: str, columns: Sequence[Column]) -> 
     there = [obs_key(name, column) in adata.obs for column in columns]
     fits = name in adata.uns or all(there[:2]) or not any(there)
     found = obs_key(name, columns[int(np.argmax(there))])
-    text = f"obs[{found!r}] exists already and is no result; choose another key_added, or rename"
-    check(fits, f"{text} that column first", "key_added")
+    check(fits, COLUMN_TAKEN.format(found), "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:
