@@ -85,12 +85,22 @@ def panel_column(key: str, size: int) -> str:
 
 
 def color_predictions(adata: AnnData, label_key: str) -> None:
-    """Give predicted classes the colours of the label column, if it has some."""
+    """Give predicted classes, and those of maps, the colours of the label column, if it has some.
+
+    A map keeps the colours of its classes that a selection of the cells lacks.
+    """
     names = label_categories(adata.obs[label_key]) if label_key in adata.obs else ()
     colors = dict(zip(names, adata.uns.get(colors_key(label_key), ()), strict=False))
     for key, stored in list(adata.uns.items()):
         column, params = obs_key(key, "label"), isinstance(stored, Mapping) and stored.get("params")
-        if column != label_key and params and params.get("label_key") == label_key:
+        if not params or params.get("label_key") != label_key:
+            continue
+        if StoredMap.is_kind_of(stored):
+            classes = np.asarray(stored["classes"]).tolist()
+            of_map = dict(zip(classes, stored.get("colors", ()), strict=False)) | colors
+            if all(name in of_map for name in classes):
+                adata.uns[key] = {**stored, "colors": np.array([of_map[x] for x in classes])}
+        if column != label_key:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
             if colors and len(names) and all(name in colors for name in names):
                 adata.uns[colors_key(column)] = [colors[name] for name in names]
@@ -156,7 +166,8 @@ class Stored:
         """Return the entries to write into ``uns``."""
         uns = {name: value for name, value in vars(self).items() if value is not None}
         uns["classes"] = np.asarray(self.classes.tolist())
-        return uns | {"parts": np.array(list(_paths(uns)))}
+        # The colours may follow later.
+        return uns | {"parts": np.array([*_paths(uns), "colors"])}
 
 
 @dataclass(frozen=True)
@@ -176,13 +187,16 @@ class StoredMap(Stored):
     """Number of cells of each class that `tl.ingest` compared with their own label."""
     parents: pd.DataFrame | None = None
     """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
+    colors: NDArray[np.str_] | None = None
+    """(M,) colours of the classes, once they have some; see `color_predictions`."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
         classes, centers = parts["classes"], np.asarray(parts["centers"])
         if centers.ndim != 2 or len(centers) != len(classes):
             raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-        return parts | {"centers": centers}
+        colors = parts["colors"] if np.shape(parts["colors"]) == (len(classes),) else None
+        return parts | {"centers": centers, "colors": colors}
 
     @property
     def ingested_from(self) -> str | None:
