@@ -70,6 +70,16 @@ def test_without_a_column_of_ids_the_user_must_choose_one(panel, layers, cells, 
     assert "choose …" not in entries(panel.instance_box)
 
 
+def test_the_column_of_ids_can_be_chosen_before_a_layer(panel, layers, cells, image_of):
+    layers.append(Labels(image_of(cells), name="nuclei"))
+    cells.obs = cells.obs.rename(columns={"cell_id": "number"})
+    panel.catalog.choose(panel.catalog.add(cells, "cells"))
+    assert panel.joined_text.text().endswith("such as cell_id; choose the column.")
+    assert not panel.instance_box.isHidden()
+    panel.instance_box.setCurrentText("number")
+    assert panel.joined_text.text().startswith("120 cells; 0 without a label")
+
+
 def test_columns_of_ids_and_images_are_chosen(panel, layers, cells, image_of):
     cells.obs["fov"] = pd.Categorical(["left", "right"] * 60)
     cells.obs["twice"] = [*range(60), *range(60)]
