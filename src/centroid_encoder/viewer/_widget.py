@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
+from napari.qt import QtViewer
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
@@ -177,7 +178,7 @@ class CentroidEncoderWidget(QWidget):
         elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
-        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and event.spontaneous():
+        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and has_canvas(watched):
             names = ", ".join(table.name for table in self.catalog.tables if table.unsaved)
             text = f"The labels and maps in {names} are not saved. Close napari anyway?"
             yes = QMessageBox.StandardButton.Yes
@@ -527,6 +528,12 @@ class CentroidEncoderWidget(QWidget):
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
         self._on_shown()
+
+
+def has_canvas(window: QMainWindow) -> bool:
+    """Return whether a window of napari shows its canvas; ``viewer.close()`` closes this first."""
+    canvas = window.findChild(QtViewer)
+    return canvas is not None and not canvas.isHidden()
 
 
 class _Cards(QScrollArea):
