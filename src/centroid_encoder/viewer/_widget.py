@@ -13,7 +13,7 @@ from napari.qt import QtViewer
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
@@ -371,10 +371,16 @@ class CentroidEncoderWidget(QWidget):
                 self._sizing.start()
             else:
                 screen = window.screen().availableGeometry()
-                side = round(FLOATING * min(screen.width(), screen.height() - others))
+                most = round(FLOATING * min(screen.width(), screen.height() - others))
+                # Beside this dock, whose title, card and tabs are not to be covered.
+                start = dock.mapToGlobal(QPoint(0, 0)).x()
+                end = start + dock.width()
+                left, right = start - screen.left(), screen.right() - end
+                side = max(side, min(most, max(left, right)))
+                x = max(start - side, screen.left()) if left > right else end
                 full.setFloating(True)
                 full.resize(side, side + others)
-                full.move(screen.center() - full.rect().center())
+                full.move(x, screen.center().y() - full.height() // 2)
 
     def _width_of_docks(self, window: QMainWindow, *docks: QDockWidget) -> int:
         """Return the width that leaves the tissue its share, of some docks side by side."""
