@@ -89,7 +89,7 @@ def test_drop_and_open(user: User, files: Files) -> None:
     user.click("Open table …")
     user.choose_file(files.table)
     user.wait_for("draft: * held out wrong")
-    user.wait_for("all images", "QTabBar")
+    user.wait_for("all", "QTabBar")
     user.dismiss_notifications()
     assert_shown(user, "A")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import anndata as ad
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import scanpy as sc
 
@@ -22,6 +23,7 @@ def adata(embed: Any, validate: Any, add_panel: Any) -> ad.AnnData:
     adata: ad.AnnData = add_panel(validate(embed(unlabeled=3)))
     for column in ("cell_type", "ce_label", "ce_cv_label"):
         adata.uns[f"{column}_colors"] = ["#111111", "#222222", "#333333"]
+    adata.uns["ce"]["colors"] = np.array(["#111111", "#222222", "#333333"])
     return adata
 
 

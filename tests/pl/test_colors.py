@@ -142,6 +142,24 @@ def test_a_category_that_counts_as_unlabeled_keeps_its_colour(make_cells, fast):
     assert drawn(selection) == drawn(adata)
 
 
+@pytest.mark.parametrize("stored", [None, ["red", "#56b4e9", "#e69f00"]])
+def test_a_class_without_cells_keeps_its_colour(three, stored):
+    if stored is not None:
+        three.uns[KEY] = stored
+    before = drawn(three)
+    assert len({*before}) == 3
+    for name in three.obs["cell_type"].cat.categories:
+        selection = three[three.obs["cell_type"] != name]
+        assert drawn(selection) == drawn(selection.copy()) == before
+
+
+def test_a_class_without_cells_or_a_known_colour_has_one_of_its_own(three):
+    three.uns[KEY] = ["red", "#56b4e9", "#e69f00"]
+    selection = three[three.obs["cell_type"] != "type 0"].copy()
+    assert drawn(selection)[1:] == three.uns[KEY][1:]
+    assert len({*drawn(selection)}) == 3
+
+
 def test_predicted_classes_have_the_colours_of_their_labels(make_cells, fast):
     """scanpy draws the columns of labels, of predictions and of a cross-validation alike."""
     adata = make_cells(3, names=["a", "none", "c"])

@@ -195,6 +195,15 @@ class TestReferenceAndQuery:
         for group in "abc":
             assert_array_equal(found[group], expected[group])
 
+    def test_a_figure_says_that_the_classes_of_the_query_are_predictions(self, placed):
+        both, name = ad.concat(placed, join="outer", uns_merge="first"), "kind (query: predicted)"
+        last = ce.pl.voronoi(both, show=False)[-1]
+        assert last.get_title().startswith("query cells")
+        assert last.get_legend().get_title().get_text() == name
+        assert ce.pl.voronoi(both, color=["kind"], show=False).get_title() == name
+        alone = ce.pl.voronoi(placed[0], show=False)[-1]
+        assert alone.get_legend().get_title().get_text() == "kind"
+
     @pytest.mark.parametrize("name", sorted(READ.keys() - {"voronoi", "regions", "interactive"}))
     def test_the_query_alone_is_refused(self, placed, name):
         query = ad.concat(placed, join="outer", uns_merge="first")[N:].copy()

@@ -102,6 +102,21 @@ def test_results_of_other_tools_are_not_replaced(cells, fast, unchanged, slot, n
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added=name, progress=False)
 
 
+def test_another_entry_under_the_name_of_a_cross_validation_is_not_replaced(cells, fast, unchanged):
+    cells.uns["ce_cv"] = {"folds": 3}
+    text = "uns\\['ce_cv'\\] exists already and is another result"
+    with unchanged(cells), pytest.raises(ValueError, match=text):
+        ce.tl.cross_validate(cells, "cell_type", model=fast, progress=False)
+
+
+def test_another_column_under_the_name_of_the_levels_is_not_deleted(embed, unchanged):
+    """An earlier training has written no levels."""
+    cells = embed()
+    cells.obs["ce_level"] = "by hand"
+    with unchanged(cells), pytest.raises(ValueError, match="obs\\['ce_level'\\] exists already"):
+        ce.tl.centroid_encoder(cells, "cell_type", progress=False)
+
+
 @pytest.mark.parametrize(
     ("tool", "key", "column"),
     [

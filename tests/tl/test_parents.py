@@ -211,3 +211,11 @@ def test_columns_of_the_user_stay(known: AnnData) -> None:
     ce.tl.ingest(query, known, key_added="mine", progress=False)
     assert "mine_level" in query.obs
     assert "mine_probabilities" in query.obsm
+
+
+def test_levels_do_not_replace_another_column(known: AnnData) -> None:
+    query = drawn(20, 3)
+    query.obs["ce_level"] = "by hand"
+    with pytest.raises(ValueError, match="obs\\['ce_level'\\] exists already"):
+        ce.tl.ingest(query, known, parents=LINEAGE, min_confidence=0.5, progress=False)
+    assert (query.obs["ce_level"] == "by hand").all()

@@ -152,7 +152,7 @@ def test_of_images_at_one_place_the_first_is_shown(three, study, is_first, qtbot
     assert bar.tabText(bar.currentIndex()) == "A"
     n = (cells.obs["ImageName"] == "C").sum()
     widget.select(np.flatnonzero(cells.obs["ImageName"] == "C"))
-    assert [bar.tabText(i) for i in range(bar.count())] == ["all images", "A", "B", f"C: {n}"]
+    assert [bar.tabText(i) for i in range(bar.count())] == ["all", "A", "B", f"C: {n}"]
     qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(3).center())
     assert visible() == ["C_mask", "C.tiff"]
     assert bar.currentIndex() == 3

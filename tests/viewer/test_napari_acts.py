@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from napari import Viewer
+from napari._app_model import get_app_model
 from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.settings import get_settings
@@ -210,6 +211,32 @@ def test_saving_asks_before_it_replaces_a_file(open_widget, cells, tmp_path, qtb
     dialog.reject()
     ask("mine").accept()
     qtbot.waitUntil(lambda: row.task is None and (tmp_path / "mine.csv").exists())
+
+
+@pytest.mark.parametrize("command", ["close_dialog", "quit_dialog"])
+def test_napari_asks_before_it_closes_with_unsaved_tables(
+    viewer, open_widget, cells, monkeypatch, command
+):
+    widget, window, asked = open_widget(), viewer.window._qt_window, list[str]()
+
+    def refuse(_: object, __: str, text: str) -> QMessageBox.StandardButton:
+        asked.append(text)
+        return QMessageBox.StandardButton.No
+
+    monkeypatch.setattr(QMessageBox, "question", refuse)
+    monkeypatch.setattr(get_settings().application, "confirm_close_window", False)
+    monkeypatch.setattr(QApplication, "activeWindow", lambda: window)
+    widget.show_table(cells, label_key="cell_type")
+    widget.session.wrote()
+    get_app_model().commands.execute_command(f"napari.window.file.{command}").result()
+    assert asked == ["The labels and maps in notebook are not saved. Close napari anyway?"]
+    assert window.isVisible()
+    # A program that closes the viewer is not asked; this closes the canvas first.
+    with monkeypatch.context() as change:
+        change.setattr(viewer.window._qt_viewer, "isHidden", lambda: True)
+        assert not widget.eventFilter(window, QCloseEvent())
+    assert len(asked) == 1
+    window._quit_app = False
 
 
 @pytest.fixture

@@ -168,6 +168,23 @@ def test_the_list_to_review_has_the_free_height(open_on, viewer, embed, qtbot, s
         settle(qtbot)
 
 
+def test_tabs_of_images_with_long_names_are_in_sight(viewer, open_widget, cells, qtbot):
+    viewer.window._qt_window.resize(1280, 780)
+    names = ["biopsy_before", "biopsy_after"]
+    cells.obs["image"] = pd.Categorical.from_codes(np.arange(120) % 2, names)
+    cells.obs["cell_id"] = 1 + np.arange(120) // 2
+    for name in names:
+        viewer.add_labels(1 + np.arange(60).reshape(6, 10), name=name)
+    widget = open_widget()
+    bar = widget.cells.images
+    widget.show_table(cells, name="cells.h5ad", label_key="cell_type")
+    widget.select(np.arange(60))
+    assert bar.tabText(1) == "biopsy_before: 30"
+    qtbot.waitUntil(lambda: widget.width() < 500)
+    qtbot.waitUntil(lambda: bar.rect().contains(bar.tabRect(2)))
+    assert bar.tabToolTip(2) == "biopsy_after: 60 cells, 30 of them selected"
+
+
 def test_messages_fade_but_warnings_stay_until_a_click(open_on, viewer, cells, qtbot, monkeypatch):
     monkeypatch.setattr(notes, "FADES", 50)
     widget = open_on(cells)

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from napari import Viewer
 from napari.layers import Labels
 from napari.utils.notifications import ErrorNotification, notification_manager
-from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
+from qtpy.QtCore import QEvent, QPoint, QPointF, QRect, Qt
 from qtpy.QtGui import QGuiApplication, QWheelEvent
 from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QPushButton
 
@@ -208,6 +208,9 @@ def test_the_map_is_larger_in_a_dock_of_its_own_and_comes_back(trained, viewer, 
         qtbot.waitUntil(lambda: side() > before)
         assert not trained.isAncestorOf(picture)
         assert tissue.width() >= size[0] / 4
+        full, dock = picture.parentWidget(), trained.parentWidget()
+        place = QRect(dock.mapToGlobal(QPoint(0, 0)), dock.size())
+        assert not (full.isFloating() and full.frameGeometry().intersects(place))
         close()
         assert trained.isAncestorOf(picture)
         qtbot.waitUntil(lambda: side() == before)

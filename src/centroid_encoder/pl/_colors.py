@@ -82,9 +82,19 @@ def color_map(given: str | Colormap, parameter: str) -> Colormap:
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
     """Return a hex colour for every category and class of a result, like `label_colors`."""
-    # A class without cells in a selection of cells still has a region.
-    default = dict(zip(result.classes, default_palette(len(result.classes)), strict=True))
-    return default | label_colors(adata, result.label_key, palette, result.categories)
+    colors, stored = (
+        label_colors(adata, result.label_key, palette, result.categories),
+        result.stored,
+    )
+    # A class that a selection of the cells lacks still has a region. It has the colour of before,
+    # or one that no other class has.
+    lacking = [name for name in result.classes if name not in colors]
+    of_map = () if stored.colors is None else zip(stored.classes, stored.colors, strict=True)
+    before = {name: to_hex(color) for name, color in of_map if is_color_like(color)}
+    before = {name: before[name] for name in lacking if name in before}
+    taken = {*colors.values(), *before.values()}
+    free = [x for x in default_palette(len(taken) + len(lacking)) if x not in taken]
+    return dict(zip(lacking, free, strict=False)) | before | colors
 
 
 def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:

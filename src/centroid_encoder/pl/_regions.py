@@ -138,7 +138,10 @@ class Plane:
                 codes = np.where(found >= len(result.classes), found, codes)
             if result.unassigned.any():
                 grey.append(UNASSIGNED)
-            return Values(result.label_key, codes, of_class, grey)
+            name = result.label_key
+            if query.any() and name != obs_key(result.key, "label"):
+                name += " (query: predicted)"
+            return Values(name, codes, of_class, grey, of_classes=True)
         values = read_values(self.adata, str(name), **variable, palette=self._palette)
         text = f"no cell of the map has a value of {name!r}"
         check((values.known & result.embedded).any(), text, "color")

@@ -38,6 +38,8 @@ class Values:
     """Entries of a legend for the grey cells."""
     scale: ScalarMappable | None = None
     """Colours of numbers; None for categories."""
+    of_classes: bool = False
+    """Whether the categories are the classes of the map."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -60,7 +62,8 @@ class Values:
         if not kept:
             return self
         codes = pd.Index(list(kept)).get_indexer(list(colors))
-        return Values(self.name, np.append(codes, -1)[self.values], kept, ["other", *self.grey])
+        grey = ["other", *self.grey]
+        return replace(self, values=np.append(codes, -1)[self.values], colors=kept, grey=grey)
 
     def on_scale(self, cmap: Colormap, vmin: Bound, vmax: Bound, vcenter: Bound) -> Values:
         """Return numbers with a scale, by default from the smallest to the largest one."""

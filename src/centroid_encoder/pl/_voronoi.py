@@ -111,7 +111,7 @@ def voronoi(
         cells, where held-out cells are rings. Default: a panel for each split that has cells.
         Training cells that were not judged are hollow. Cells that were placed by `ingest` have one
         panel with their predicted classes over the regions of the reference; unassigned cells are
-        grey.
+        grey. Next to training cells in one table, the name of the labels says so.
     mark_misplaced
         Circle the cells that lie in the region of another class.
     contours
@@ -218,7 +218,7 @@ def voronoi(
                 target, *on_data, size=legend_fontsize, outline=legend_fontoutline
             )
         if is_grid or target is axes[-1]:  # The last panel has the legend of all.
-            has_regions = not is_grid and plane.paths and values.name != plane.result.label_key
+            has_regions = not is_grid and plane.paths and not values.of_classes
             of_regions = plane.result.label_key, plane.of_class if has_regions else {}
             _legend.legends(target, values, of_regions, rings, grey, **place)
     if ax is None and is_grid:
@@ -346,7 +346,7 @@ def _listed(value: Any, n: int = 1) -> list[Any]:
 def _names_on_data(plane: Plane, values: Values, panel: str) -> tuple[list[str], Points]:
     """Return names and their (n, 2) places: the centers of classes, the middles of categories."""
     names = values.colors or plane.of_class
-    if values.colors is None or values.name == plane.result.label_key:
+    if values.colors is None or values.of_classes:
         places = plane.centers[[name in names for name in plane.of_class]]
     else:
         shown = _shown(plane.result, panel)

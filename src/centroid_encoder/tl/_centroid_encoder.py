@@ -211,7 +211,9 @@ def centroid_encoder(
             `feature_panel` also ``panel_error``, see `mask_var`; with `group_key` and several
             groups of training cells also ``by_group``, the same as ``test`` of all labeled cells,
             each judged by networks that have seen no cell of its group);
-            ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries).
+            ``model`` (the fitted map, see `fitted_model`); ``parts`` (the names of these entries);
+            ``colors`` of the classes, once the label column has some: regions keep them in a
+            selection of the cells that lacks a class.
 
     Raises
     ------

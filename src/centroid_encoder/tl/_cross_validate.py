@@ -232,6 +232,8 @@ def cross_validate(
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
     _run.check_not_replaced(label_key, obs_key(cv_key(key), "label"))
+    is_own = _result.StoredCrossValidation.is_kind_of(adata.uns.get(cv_key(key)))
+    _result.check_free(adata, cv_key(key), is_own=is_own)
     _result.check_columns_free(adata, cv_key(key), _result.CV_COLUMNS)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)

@@ -266,7 +266,7 @@ def ingest(
     text = "parents has no effect with min_confidence=0: every cell gets a class"
     check(parents is None or min_confidence > 0, text, "parents")
     key_added = plain_key(key) if key_added is None else result_key(key_added)
-    _result.check_free(adata, key_added)
+    _result.check_free(adata, key_added, levels=parents is not None)
     check(adata.n_obs, "adata has no cells")
     model, origin, known = read_reference(reference, key, device)
     text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call its"

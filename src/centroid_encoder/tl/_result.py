@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,10 @@ CALIBRATION_ERRORS = (
     *("calibration_error_low", "calibration_error_high"),
 )
 """Errors after and before calibration, and the ends of the 95 % interval of the first."""
+COLUMN_TAKEN = (
+    "obs[{!r}] exists already and is no result; choose another key_added, or rename that column "
+    "first"
+)
 
 
 def panel_column(key: str, size: int) -> str:
@@ -81,12 +85,22 @@ def panel_column(key: str, size: int) -> str:
 
 
 def color_predictions(adata: AnnData, label_key: str) -> None:
-    """Give predicted classes the colours of the label column, if it has some."""
+    """Give predicted classes, and those of maps, the colours of the label column, if it has some.
+
+    A map keeps the colours of its classes that a selection of the cells lacks.
+    """
     names = label_categories(adata.obs[label_key]) if label_key in adata.obs else ()
     colors = dict(zip(names, adata.uns.get(colors_key(label_key), ()), strict=False))
     for key, stored in list(adata.uns.items()):
         column, params = obs_key(key, "label"), isinstance(stored, Mapping) and stored.get("params")
-        if column != label_key and params and params.get("label_key") == label_key:
+        if not params or params.get("label_key") != label_key:
+            continue
+        if StoredMap.is_kind_of(stored):
+            classes = np.asarray(stored["classes"]).tolist()
+            of_map = dict(zip(classes, stored.get("colors", ()), strict=False)) | colors
+            if all(name in of_map for name in classes):
+                adata.uns[key] = {**stored, "colors": np.array([of_map[x] for x in classes])}
+        if column != label_key:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
             if colors and len(names) and all(name in colors for name in names):
                 adata.uns[colors_key(column)] = [colors[name] for name in names]
@@ -107,6 +121,11 @@ class Stored:
     """Function that returns the name in ``uns`` for a key."""
 
     @classmethod
+    def is_kind_of(cls, stored: Any) -> TypeGuard[Mapping[str, Any]]:
+        """Return whether an entry of ``uns`` is a result of this kind, which may be damaged."""
+        return isinstance(stored, Mapping) and cls.MARK in stored
+
+    @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
         """Return the result `key` of this kind, or None if there is none.
 
@@ -116,7 +135,7 @@ class Stored:
         check_read(adata)
         name = cls.NAME(key)
         stored = adata.uns.get(name)
-        if not isinstance(stored, Mapping) or cls.MARK not in stored:
+        if not cls.is_kind_of(stored):
             return None
         try:
             if "parts" in stored:
@@ -147,7 +166,8 @@ class Stored:
         """Return the entries to write into ``uns``."""
         uns = {name: value for name, value in vars(self).items() if value is not None}
         uns["classes"] = np.asarray(self.classes.tolist())
-        return uns | {"parts": np.array(list(_paths(uns)))}
+        # The colours may follow later.
+        return uns | {"parts": np.array([*_paths(uns), "colors"])}
 
 
 @dataclass(frozen=True)
@@ -167,13 +187,16 @@ class StoredMap(Stored):
     """Number of cells of each class that `tl.ingest` compared with their own label."""
     parents: pd.DataFrame | None = None
     """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
+    colors: NDArray[np.str_] | None = None
+    """(M,) colours of the classes, once they have some; see `color_predictions`."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
         classes, centers = parts["classes"], np.asarray(parts["centers"])
         if centers.ndim != 2 or len(centers) != len(classes):
             raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
-        return parts | {"centers": centers}
+        colors = parts["colors"] if np.shape(parts["colors"]) == (len(classes),) else None
+        return parts | {"centers": centers, "colors": colors}
 
     @property
     def ingested_from(self) -> str | None:
@@ -505,16 +528,22 @@ def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     return adata.obs[column]
 
 
-def check_free(adata: AnnData, key: str, *, is_own: bool | None = None) -> None:
+def check_free(
+    adata: AnnData, key: str, *, is_own: bool | None = None, levels: bool = False
+) -> None:
     """Raise an InputError if something else is stored under the names of the result `key`.
 
     `is_own` is whether ``uns[key]`` is an earlier result of the same function, which may be
     replaced. By default that is any map, and everything under the default key of a map; its columns
-    in ``obs`` are then checked as well.
+    in ``obs`` are then checked as well, that of the `levels` of parents if they are to be written.
     """
     check_name(key, "key", "a result")
     if is_own is None:
         check_columns_free(adata, key, MAP_COLUMNS)
+        level, split = obs_key(key, "level"), adata.obs.get(obs_key(key, "split"))
+        # Only `tl.ingest` writes levels; each later result under this key deletes them.
+        if (levels or key in adata.uns) and (split is None or not (split == QUERY).any()):
+            check(level not in adata.obs, COLUMN_TAKEN.format(level), "key_added")
         is_own = key == "ce" or StoredMap.read(adata, key) is not None
     for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"
@@ -531,8 +560,7 @@ def check_columns_free(adata: AnnData, name: str, columns: Sequence[Column]) -> 
     there = [obs_key(name, column) in adata.obs for column in columns]
     fits = name in adata.uns or all(there[:2]) or not any(there)
     found = obs_key(name, columns[int(np.argmax(there))])
-    text = f"obs[{found!r}] exists already and is no result; choose another key_added, or rename"
-    check(fits, f"{text} that column first", "key_added")
+    check(fits, COLUMN_TAKEN.format(found), "key_added")
 
 
 def label_categories(column: pd.Series) -> pd.Index:

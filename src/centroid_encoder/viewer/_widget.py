@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
+from napari.qt import QtViewer
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
@@ -177,15 +178,11 @@ class CentroidEncoderWidget(QWidget):
         elif isinstance(watched, QWidget) and kind == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
-        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close:
-            # `Viewer.close`, which a script may call, has hidden the layers before.
-            center = watched.centralWidget()
-            layout = None if center is None else center.layout()
-            is_open = layout is not None and not layout.isEmpty()
+        elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and has_canvas(watched):
             names = ", ".join(table.name for table in self.catalog.tables if table.unsaved)
             text = f"The labels and maps in {names} are not saved. Close napari anyway?"
             yes = QMessageBox.StandardButton.Yes
-            if is_open and names and QMessageBox.question(self, "Close napari", text) != yes:
+            if names and QMessageBox.question(self, "Close napari", text) != yes:
                 event.ignore()
                 return True
         return super().eventFilter(watched, event)
@@ -374,10 +371,16 @@ class CentroidEncoderWidget(QWidget):
                 self._sizing.start()
             else:
                 screen = window.screen().availableGeometry()
-                side = round(FLOATING * min(screen.width(), screen.height() - others))
+                most = round(FLOATING * min(screen.width(), screen.height() - others))
+                # Beside this dock, whose title, card and tabs are not to be covered.
+                start = dock.mapToGlobal(QPoint(0, 0)).x()
+                end = start + dock.width()
+                left, right = start - screen.left(), screen.right() - end
+                side = max(side, min(most, max(left, right)))
+                x = max(start - side, screen.left()) if left > right else end
                 full.setFloating(True)
                 full.resize(side, side + others)
-                full.move(screen.center() - full.rect().center())
+                full.move(x, screen.center().y() - full.height() // 2)
 
     def _width_of_docks(self, window: QMainWindow, *docks: QDockWidget) -> int:
         """Return the width that leaves the tissue its share, of some docks side by side."""
@@ -531,6 +534,12 @@ class CentroidEncoderWidget(QWidget):
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
         self._on_shown()
+
+
+def has_canvas(window: QMainWindow) -> bool:
+    """Return whether a window of napari shows its canvas; ``viewer.close()`` closes this first."""
+    canvas = window.findChild(QtViewer)
+    return canvas is not None and not canvas.isHidden()
 
 
 class _Cards(QScrollArea):

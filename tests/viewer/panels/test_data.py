@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 import zarr
 from napari.components import LayerList
-from napari.layers import Labels
+from napari.layers import Image, Labels
 from napari.utils.notifications import notification_manager
 from numpy.typing import NDArray
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
+import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.data import DataPanel
 from centroid_encoder.viewer.session.session import Session
@@ -68,6 +69,16 @@ def test_without_a_column_of_ids_the_user_must_choose_one(panel, layers, cells, 
     panel.instance_box.setCurrentText("number")
     assert panel.joined_text.text().startswith("120 cells; 0 without a label")
     assert "choose …" not in entries(panel.instance_box)
+
+
+def test_the_column_of_ids_can_be_chosen_before_a_layer(panel, layers, cells, image_of):
+    layers.append(Labels(image_of(cells), name="nuclei"))
+    cells.obs = cells.obs.rename(columns={"cell_id": "number"})
+    panel.catalog.choose(panel.catalog.add(cells, "cells"))
+    assert panel.joined_text.text().endswith("such as cell_id; choose the column.")
+    assert not panel.instance_box.isHidden()
+    panel.instance_box.setCurrentText("number")
+    assert panel.joined_text.text().startswith("120 cells; 0 without a label")
 
 
 def test_columns_of_ids_and_images_are_chosen(panel, layers, cells, image_of):
@@ -138,6 +149,51 @@ def test_a_button_shows_positions_if_there_is_no_layer(panel, layers, cells):
     assert np.array_equal(layers["cells"].data, places[:, ::-1])
     assert panel.positions_button.isHidden()
     assert panel.joined_text.text().startswith("120 cells; 0 without a point in the layer")
+
+
+def test_positions_in_pixels_have_the_place_of_the_image(panel, layers):
+    labels = np.kron(np.arange(1, 31).reshape(5, 6), np.pad(np.ones((4, 4), int), (0, 1)))
+    place = {"scale": (0.5, 0.25), "translate": (3, 4), "units": ("um", "um")}
+    layers.append(Image(labels * 0.1, name="DAPI", **place))
+    notification_manager.records.clear()
+    for options in ({}, {"spacing": (0.5, 0.25), "unit": "um"}):
+        adata = ce.tl.measure(labels, progress=False, **options)
+        panel.catalog.choose(panel.catalog.add(adata, "cells"))
+        panel.positions_button.click()
+        shown = layers[-1].data_to_world(layers[-1].data[1]), layers[-1].units
+        assert shown == (layers[0].data_to_world((1.5, 6.5)), layers[0].units)
+    assert not notification_manager.records
+
+
+def test_positions_of_unknown_unit_are_drawn_in_world_coordinates_and_a_message_says_so(
+    panel, layers, cells
+):
+    layers.append(Image(np.zeros((9, 9)), name="DAPI", scale=(0.5, 0.5), units=("um", "um")))
+    cells.obsm["spatial"] = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
+    panel.catalog.choose(panel.catalog.add(cells, "cells"))
+    notification_manager.records.clear()
+    panel.positions_button.click()
+    assert np.array_equal(layers["cells"].scale, [1, 1])
+    assert layers["cells"].units == layers["DAPI"].units
+    (said,) = [record.message for record in notification_manager.records]
+    assert said.endswith("drawn in the world coordinates of DAPI, in micrometers.")
+
+
+def test_cells_of_a_movie_are_shown_in_their_frames(panel, layers):
+    labels = np.stack([np.kron(np.arange(1, 31).reshape(5, 6), np.ones((4, 4), int))] * 3)
+    layers.append(Image(labels * 0.1, name="DAPI", scale=(1, 0.5, 0.5)))
+    adata = ce.tl.measure(labels, time_series=True, progress=False)
+    panel.catalog.choose(panel.catalog.add(adata, "cells"))
+    notification_manager.records.clear()
+    panel.positions_button.click()
+    points = layers["cells"]
+    assert np.array_equal(points.data[:, 0], adata.obs["frame"])
+    assert np.array_equal(points.data[:, 1:], adata.obsm["spatial"][:, ::-1])
+    assert points.scale.tolist() == [1, 0.5, 0.5]
+    assert set(np.ravel(points.size)) == {4}
+    (said,) = [record.message for record in notification_manager.records]
+    assert said == "The frames are those of the column 'frame', and the first one is 0."
+    assert panel.joined_text.text().startswith("90 cells; 0 without a point in the layer")
 
 
 def dropped(widget: CentroidEncoderWidget, *paths: Path) -> bool:

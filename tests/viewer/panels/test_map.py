@@ -123,6 +123,13 @@ def test_new_cells_are_drawn_above_reference_cells(panel, query):
     np.testing.assert_array_equal(grey(show(panel, both)), reference.obsm["X_ce"])
 
 
+def test_new_cells_beside_training_cells_have_their_own_labels(panel, query):
+    both = ad.concat(query, join="outer", uns_merge="first")
+    both.obs.loc[both.obs_names[-1], "cell_type"] = np.nan
+    codes = show(panel, both).scene.codes
+    np.testing.assert_array_equal(codes, both.obs["cell_type"].cat.codes)
+
+
 def test_names_can_be_switched_off(panel):
     # Those of many classes are hidden at first.
     figure, button = (

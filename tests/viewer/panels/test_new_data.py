@@ -81,6 +81,7 @@ def test_results_are_those_of_the_function(widget, send, cells, others):
     assert others.uns["mine"]["params"].pop("ingested_from") == "nuclei: AnnData"
     expected.uns["mine"]["params"].pop("ingested_from")
     assert list(others.uns.pop("mine_label_colors"))[:3] == colors
+    assert others.uns["mine"].pop("colors").tolist() == colors
     for adata in (others, expected):
         np.nan_to_num(adata.layers["logged"], copy=False)
     assert_equal(others, expected, exact=True)

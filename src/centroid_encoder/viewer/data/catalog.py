@@ -341,11 +341,18 @@ class Catalog:
         self.join_again()
 
     def show_positions(self) -> None:
-        """Add the cells of the table as points at their positions."""
-        from centroid_encoder.viewer.data.reader import points_layer
+        """Add the cells of the table as points at their positions, on the first visible image."""
+        from centroid_encoder.viewer.data.reader import place_on, points_layer
 
-        if self.table is not None:
-            layer = Layer.create(*points_layer(self.table.adata, self.table.name, self.table.path))
+        if (table := self.table) is not None:
+            points, options, kind = points_layer(table.adata, table.name, table.path)
+            images = (x for x in self._all if isinstance(x, Image | Labels) and not is_drawn(x))
+            if (image := next((x for x in images if x.visible), None)) is not None:
+                place, assumed = place_on(image, table.adata, np.shape(points)[1])
+                options = {**options, **place}
+                if assumed:
+                    show_info(assumed)
+            layer = Layer.create(points, options, kind)
             self._all.append(layer)
             self.refresh()
             self.choose_layer(layer)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from napari.components import ViewerModel
 from numpy.typing import NDArray
-from qtpy.QtCore import QModelIndex
+from qtpy.QtCore import QModelIndex, Qt
 from qtpy.QtWidgets import QTabBar, QWidget
 from superqt.utils import signals_blocked
 
@@ -118,6 +118,8 @@ class ImageTabs(QTabBar):
         self._session, self._tissue = session, tissue
         self.setAccessibleName("Images")
         self.setExpanding(False)
+        # Otherwise long names would move the tabs of other images out of sight.
+        self.setElideMode(Qt.TextElideMode.ElideMiddle)
         self.setDrawBase(False)
         self.currentChanged.connect(self._on_chosen)
         self.hide()
@@ -140,7 +142,7 @@ class ImageTabs(QTabBar):
         shown = []
         with signals_blocked(self):
             while self.count() <= len(images):
-                self.addTab("all images")
+                self.addTab("all")
             while self.count() > len(images) + 1:
                 self.removeTab(self.count() - 1)
             for i, image in enumerate(images, start=1):
@@ -148,7 +150,7 @@ class ImageTabs(QTabBar):
                 n, is_open = int(counts.get(image.name, 0)), image.link is not None
                 self.setTabText(i, f"{image.name}: {n:,}" if n else image.name)
                 self.setTabEnabled(i, is_open)
-                of_all = f"{image.n_cells:,} cells, {n:,} of them selected"
+                of_all = f"{image.name}: {image.n_cells:,} cells, {n:,} of them selected"
                 self.setTabToolTip(i, of_all if is_open else f"{of_all}; not open")
                 if image.link is not None and image.link.layer.visible:
                     shown.append(i)

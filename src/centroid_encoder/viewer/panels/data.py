@@ -282,8 +282,8 @@ class DataPanel(QWidget):
             chosen = self.catalog.image_column if several else ONE_IMAGE
             self.image_box.offer([("one image", ONE_IMAGE), *columns], chosen)
         for widget in (self._by, self.instance_box):
-            by_hand = table is not None and table.ids is not None and not table.declined
-            widget.setVisible(table is not None and (several or by_hand or link is not None))
+            to_join = table is not None and self.catalog.layers and not table.declined
+            widget.setVisible(table is not None and (several or bool(to_join)))
         for widget in (self._in, self.image_box):
             widget.setVisible(bool(columns) and (several or link is not None))
 

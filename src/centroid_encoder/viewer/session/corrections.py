@@ -10,7 +10,8 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._result import Result, read_result
+from centroid_encoder.tables import obs_key
+from centroid_encoder.tl._result import QUERY, Result, read_result
 
 SUFFIX = "_relabeled"
 RIGHT = "_right"
@@ -129,9 +130,13 @@ def current_classes(
     corrections.
     """
     classes, codes, label_key = result.classes, result.codes, result.label_key
-    if (left_out := result.split.isna()).any():
-        # Cells with missing values are not in the map, but they have labels.
-        codes = np.where(left_out, codes_in(classes, adata.obs[label_key]), codes)
+    own = result.split.isna()
+    if label_key != obs_key(result.key, "label"):
+        own |= result.split == QUERY
+    if own.any():
+        # Cells with missing values are not in the map, and ingested cells have predicted classes,
+        # but they have labels of their own.
+        codes = np.where(own, codes_in(classes, adata.obs[label_key]), codes)
     column = corrected(adata, label_key)
     by_hand = (is_draft or mark_key(label_key) in adata.uns) and label_key in adata.obs
     if column == label_key and not by_hand:
