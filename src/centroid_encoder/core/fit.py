@@ -17,14 +17,12 @@ from centroid_encoder.core import discriminant, placement
 from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.frames import first_frame, placed_frame
 from centroid_encoder.core.inputs import (
     Inputs,
     Standardizer,
     class_sums,
     fit_standardizer,
     network_axes,
-    project,
 )
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
@@ -33,7 +31,7 @@ from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import Callback, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
@@ -43,6 +41,7 @@ from centroid_encoder.errors import check
 
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
 N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
+N_SHOWN = 2_000  # rows from which the odds are computed during the training
 
 
 @dataclass
@@ -82,13 +81,12 @@ class Fit:
     def read(self, rows: Codes) -> tuple[Tensor, Singles, Tensor]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, stored = self.map.device, self.division.in_memory
-        folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
+        placed_by = self.division.placed_by[rows]
+        folds = torch.from_numpy(placed_by).to(device)
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
-        is_stored = stored[at] == rows
-        if not is_stored.all():
-            inputs, along = self.map.read(self.map.standardizer(self.X[rows], device))
-            along[is_stored] = self.along[at[is_stored]]
-            return inputs, along, folds
+        if (stored[at] != rows).any():
+            z = self.map.standardizer(self.X[rows], device)
+            return *self.map.read(z, placed_by), folds
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> Singles:
@@ -178,7 +176,7 @@ def fit(
     StoppedTooEarly, KeyboardInterrupt, DivergedError
         As in `train`.
     """
-    known = _check_classes(classes, codes, params)
+    known, given = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
 
     def most_networks(n_train: int) -> int:
@@ -186,8 +184,6 @@ def fit(
 
     division = divide(codes, params, most_networks, seed, groups)
     rows, stored, placed_by = division.train, division.in_memory, division.placed_by
-    trained, absent = classes[known], np.delete(classes, known)
-    given = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     weights = np.asarray(given / given[codes[rows]].mean(), dtype=np.float32)
 
     # What the networks receive, and the places of the classes, come from a sample of the rows.
@@ -202,14 +198,24 @@ def fit(
         placer, targets, objective = _places(inputs, shares, *of_sample, sizes, settings)
         del of_sample
     noise, callback = inputs.noise(z, settings["dropout"]), callback or (lambda report: False)
-    first = partial(first_frame, X.shape[0], placer, inputs, z, sampled, codes[sampled])
-    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first)):
+    start, frame = Report("start", 0, n_epochs, 0, n_epochs), partial(_frame, codes, division)
+    if placer is not None and division.n_networks > 1:
+        # Before the training, the discriminant analysis alone places the sample.
+        along = placer.project(z, inputs(z), placed_by[sampled])
+        no_outputs = torch.zeros(len(z), objective.n_outputs)
+        start = replace(start, frame=partial(frame, placer, sampled, along, no_outputs))
+    if callback(start):
         raise StoppedTooEarly
-    del z, first
+    del z, start
 
     # The training.
     received, along = _read(X, stored, placed_by[stored], inputs, placer, device)
-    data = _training_data(received, codes, division, weights, noise)
+    index = (np.searchsorted(stored, of) for of in (rows, division.validation))
+    labels, trains, validates, of_classes, folds = (
+        torch.from_numpy(x).to(device)
+        for x in (codes[stored], *index, weights, division.folds[stored])
+    )
+    data = TrainingData(received, labels, trains, validates, of_classes, folds, noise)
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
         centroids = _centroids(received, data.train.cpu().numpy(), codes[rows], n_classes)
@@ -218,10 +224,11 @@ def fit(
 
     generator = torch.Generator().manual_seed(seed)
     widths = (n_components, objective.n_outputs) if placer is None else (objective.n_outputs, 0)
-    network = _network(inputs.n, widths, settings, division, generator).to(device)
-    frame = partial(
-        placed_frame, X.shape[0], placer, stored, codes[stored], placed_by[stored], along
-    )
+    shape = inputs.n, settings["hidden"], *widths, settings["activation"], generator
+    batch_norm, n_networks = settings["batch_norm"], division.n_networks
+    network = Network(*shape, batch_norm=batch_norm, n_networks=n_networks).to(device)
+    network.votes.copy_(torch.from_numpy(division.votes))
+    frame = partial(frame, placer, stored, along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
@@ -235,8 +242,10 @@ def fit(
     return done
 
 
-def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
-    """Return the indices of the classes that have rows; check their number and type."""
+def _check_classes(
+    classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]
+) -> tuple[Codes, Doubles]:
+    """Return the indices of the classes that have rows, and their weights; check all of them."""
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
@@ -246,7 +255,8 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     fits = params["placement"] == "bottleneck" or len(known) <= placement.MOST_CLASSES
     check(fits, f"{text} merge classes, or pass placement='bottleneck'", "placement")
     check_labels(classes[known])
-    return known
+    of_classes = labels, classes[known], np.delete(classes, known)
+    return known, class_weights(params["class_weight"], *of_classes)
 
 
 def _standardized(
@@ -275,44 +285,6 @@ def _standardized(
     )
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
     return standardizer, shares, rows[in_sample], z
-
-
-def _training_data(
-    received: Tensor,
-    codes: Codes,
-    division: Division,
-    weights: Singles,
-    noise: Tensor | None,
-) -> TrainingData:
-    """Return the data of a training on the rows in memory."""
-    stored = division.in_memory
-    index = (np.searchsorted(stored, rows) for rows in (division.train, division.validation))
-    labels, trains, validates, class_weight, folds = (
-        torch.from_numpy(x).to(received.device)
-        for x in (codes[stored], *index, weights, division.folds[stored])
-    )
-    return TrainingData(received, labels, trains, validates, class_weight, folds, noise)
-
-
-def _network(
-    n_inputs: int,
-    widths: tuple[int, int],
-    settings: Mapping[str, Any],
-    division: Division,
-    generator: torch.Generator,
-) -> Network:
-    """Return untrained networks; `widths` are those of the code and the decoder's output."""
-    network = Network(
-        n_inputs,
-        settings["hidden"],
-        *widths,
-        settings["activation"],
-        generator,
-        batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
-    )
-    network.votes.copy_(torch.from_numpy(division.votes))
-    return network
 
 
 def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
@@ -372,7 +344,7 @@ def _read(
     """Read the rows that are kept in memory; `folds` holds the fold that places each, or −1.
 
     Returns the inputs of the networks, and the (n_in_memory, a + b) result of `Placer.project`
-    (a + b = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
+    (a + b = 0 without a placer).
     """
     n_networks = 1 if inputs.axes is None else len(inputs.axes)
     received = torch.empty((n_networks, len(rows), inputs.n), device=device)
@@ -381,16 +353,36 @@ def _read(
     for part, chunk in row_chunks(X, rows):
         z = inputs.standardizer(chunk, device)
         received[:, part] = inputs(z)
-        if placer is None:
-            continue
-        along[part] = placer.project(z)
-        for k, of_fold in enumerate(placer.of_folds):
-            own, (a, r) = np.flatnonzero(folds[part] == k), of_fold.scatter.axes.shape
-            at = torch.from_numpy(own).to(device)
-            its_rows, x = part.start + own, received[k, part][at, :r]
-            along[its_rows, :a] = project(x, of_fold.scatter.axes)
-            along[its_rows, -len(of_fold.linear.axes) :] = project(z[at], of_fold.linear.axes)
+        if placer is not None:
+            along[part] = placer.project(z, received[:, part], folds[part])
     return received[0] if len(received) == 1 else received, along
+
+
+def _frame(
+    codes: Codes,
+    division: Division,
+    placer: Placer | None,
+    rows: Codes,
+    along: Singles,
+    outputs: Tensor,
+) -> Frame:
+    """Return a live frame of all rows of X; only the (b,) `rows` have a place.
+
+    `along` is the result of `Placer.project`, and `outputs` holds the (b, r) outputs of the
+    networks. With a bottleneck, there is no placer, and the outputs are the embedding.
+    """
+    found, positions = outputs.cpu().numpy(), None
+    if placer is not None:
+        own, folds = codes[rows], division.placed_by[rows]
+        is_judged = (own >= 0) & (folds >= 0)
+        some = at_most(N_SHOWN, np.flatnonzero(is_judged if is_judged.any() else own >= 0))
+        known = found[some], along[some], own[some], np.ones(len(some)), folds[some]
+        placer = placer.with_odds(*known, is_new=bool(is_judged.any()))
+        parts = [placer.judge(found[p], along[p], folds[p])[0] for p in chunks(len(found))]
+        found, positions = np.concatenate(parts), placer.layout.positions
+    embedding = np.full((len(codes), found.shape[1]), np.nan, np.float32)
+    embedding[rows] = found
+    return embedding, positions
 
 
 @torch.no_grad()

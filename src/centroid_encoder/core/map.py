@@ -12,7 +12,7 @@ from torch import Tensor
 
 from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.inputs import Inputs, Standardizer
+from centroid_encoder.core.inputs import NONE, Inputs, Standardizer
 from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
@@ -66,13 +66,13 @@ class FittedMap:
         for _, chunk in row_chunks(X):
             yield self.judge_inputs(*self.read(self.standardizer(chunk, self.device)))
 
-    def read(self, z: Tensor) -> tuple[Tensor, Singles]:
+    def read(self, z: Tensor, folds: Codes = NONE) -> tuple[Tensor, Singles]:
         """Inputs of the networks for (b, k) standardised rows, and (b, a) coordinates.
 
         The coordinates are those of `Placer.project`. There are none (a = 0) with a bottleneck.
         """
-        none = np.empty((len(z), 0), np.float32)
-        return self.inputs(z), none if self.placer is None else self.placer.project(z)
+        inputs, none = self.inputs(z), np.empty((len(z), 0), np.float32)
+        return inputs, none if self.placer is None else self.placer.project(z, inputs, folds)
 
     @torch.no_grad()
     def judge_inputs(self, inputs: Tensor, along: Singles, folds: Tensor | None = None) -> Judged:
