@@ -349,8 +349,8 @@ class CentroidEncoder(
             text = f"groups has no effect with {name}={value!r}: one network is trained on all"
             check(groups is None or getattr(self, name) != value, f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
-        if done.outcome.interrupted:
-            warnings.warn(done.outcome.notice, ConvergenceWarning, stacklevel=3)
+        if done.run.interrupted:
+            warnings.warn(done.run.notice, ConvergenceWarning, stacklevel=3)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
             warnings.warn(text, stacklevel=3)
@@ -402,7 +402,7 @@ class CentroidEncoder(
             with one_thread():
                 done = fit(*training, groups=groups, novelty=novelty, callback=callback)
             self.trained_on_counts_ = looks_whole(X)
-            reports = done.outcome.reports
+            reports = done.run.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}
             self._set_map(done.map, classes[done.known])
         except BaseException as error:

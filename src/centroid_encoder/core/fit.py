@@ -31,12 +31,12 @@ from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
 from centroid_encoder.core.targets import CentroidTargets, class_weights
-from centroid_encoder.core.train import TrainingData, train
+from centroid_encoder.core.train import Run, TrainingData
 from centroid_encoder.errors import check
 
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
@@ -65,7 +65,7 @@ class Fit:
     """The rows in memory."""
     along: Singles
     """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
-    outcome: Outcome
+    run: Run
     scored: tuple[Codes, Doubles] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
@@ -78,15 +78,13 @@ class Fit:
         for part in chunks(len(index)):
             yield self.map.judge_inputs(*self.read(index[part]))
 
-    def read(self, rows: Codes) -> tuple[Tensor, Singles, Tensor]:
+    def read(self, rows: Codes) -> tuple[Tensor, Singles, Codes]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, stored = self.map.device, self.division.in_memory
-        placed_by = self.division.placed_by[rows]
-        folds = torch.from_numpy(placed_by).to(device)
+        folds = self.division.placed_by[rows]
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
         if (stored[at] != rows).any():
-            z = self.map.standardizer(self.X[rows], device)
-            return *self.map.read(z, placed_by), folds
+            return self.map.read(self.map.standardizer(self.X[rows], device), folds)
         return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> Singles:
@@ -118,7 +116,7 @@ class Fit:
         division = self.division
         if division.n_networks > 1:
             return self.trained[~division.unjudged[self.trained]]
-        is_merged = self.outcome.reports[-1].stage == "merge"
+        is_merged = self.run.reports[-1].stage == "merge"
         return division.validation[:0] if is_merged else division.validation
 
     def crowded_group(self) -> tuple[int, float] | None:
@@ -174,7 +172,7 @@ def fit(
         weight is not above 0; if values are too large for float32, or no class has enough samples
         for validation.
     StoppedTooEarly, KeyboardInterrupt, DivergedError
-        As in `train`.
+        As in `Run.start`.
     """
     known, given = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
@@ -230,14 +228,14 @@ def fit(
     network.votes.copy_(torch.from_numpy(division.votes))
     frame = partial(frame, placer, stored, along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
-    outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
+    run = Run(network, objective, data, config, generator, callback, frame).start()
     network.fold_batch_norm()
 
     # The odds of the classes, the calibration and the novelty.
     unknown_centers = np.full((n_classes, n_components), np.nan)
     calibration = Calibration(offsets=tuple((-np.log(weights.astype(np.float64))).tolist()))
     fitted = FittedMap(inputs, network, targets, unknown_centers, placer, calibration)
-    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
+    done = Fit(fitted, known, X, codes, division, groups, data, along, run)
     _complete(done, weights, novelty)
     return done
 
@@ -397,7 +395,7 @@ def _complete(done: Fit, of_classes: Singles, novelty: bool) -> None:
         fitted.centers = class_centers(done.embed(trained), codes[trained], len(fitted.centers))
     else:
         inputs, along, folds = done.read(some)
-        outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
+        outputs = fitted.network.outputs(inputs, torch.from_numpy(folds)).cpu().numpy()
         weights = of_classes[codes[some]].astype(np.float64)
         fold = division.folds[some]
         if division.n_networks > 1:

@@ -18,7 +18,7 @@ Schedule = Literal["one_cycle", "constant"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of `train`: the parameters of `CentroidEncoder` with these names, and `warmup`."""
+    """Settings of a `Run`: the parameters of `CentroidEncoder` with these names, and `warmup`."""
 
     batch_size: int
     max_epochs: int

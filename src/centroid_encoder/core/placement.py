@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.utils.extmath import svd_flip
 from torch import Tensor
 
 from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
@@ -76,7 +77,7 @@ class Scatter:
             near = np.square(squared.min() / squared)
             between = product(to_others.T * (near / squared / near.sum()), to_others)
             _, vectors = np.linalg.eigh(within + BETWEEN_WEIGHT * np.trace(within) * between)
-            shown = _signed(vectors[:, ::-1][:, :n_shown]).T
+            shown = svd_flip(vectors[:, ::-1][:, :n_shown], None)[0].T
             deviations[j] = np.sqrt((shown @ within * shown).sum(axis=1).max(initial=0))
             directions[j, :n_shown] = shown
         scale = np.sqrt(deviations * np.median(deviations))
@@ -270,9 +271,3 @@ class Placer:
 def _sign(vectors: Doubles) -> Doubles:
     """(n,) signs that make the large entries of (n, k) vectors positive."""
     return np.where((vectors**3).sum(axis=1) < 0, -1.0, 1.0)
-
-
-def _signed(vectors: Doubles) -> Doubles:
-    """Return eigenvectors, in columns, with a positive sign of the entry largest in size."""
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return vectors * np.where(largest < 0, -1, 1)
