@@ -443,6 +443,7 @@ class CentroidEncoder(
         self.fitted_map.calibration = Calibration.fit(self._distances(X), codes, offsets)
         return self
 
+    @one_thread()
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Embed samples. `X` is as in `fit`.
 
@@ -450,9 +451,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        X = self._checked(X)
-        with one_thread():
-            return self.fitted_map.embed(X)
+        return self.fitted_map.embed(self._checked(X))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
@@ -515,9 +514,9 @@ class CentroidEncoder(
         distances = self._distances(self._checked(X))
         return self.calibration_.probabilities(distances).astype(np.float32)
 
+    @one_thread()
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
-        with one_thread():
-            return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
+        return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
     def fit_novelty(
         self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None
@@ -552,6 +551,7 @@ class CentroidEncoder(
         self.fitted_map.novelty, *_ = Novelty.fit(*training)
         return self
 
+    @one_thread()
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Novelty of samples: how different they are from all training samples. `X` is as in `fit`.
 
@@ -573,9 +573,7 @@ class CentroidEncoder(
         """
         if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        X = self._checked(X)
-        with one_thread():
-            return self.fitted_map.novelty.quantiles(X)
+        return self.fitted_map.novelty.quantiles(self._checked(X))
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class of the nearest center, in whose Voronoi cell a sample lies.

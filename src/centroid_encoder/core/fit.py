@@ -24,12 +24,13 @@ from centroid_encoder.core.inputs import (
     fit_standardizer,
     network_axes,
 )
+from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
-from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
@@ -176,11 +177,7 @@ def fit(
     """
     known, given = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
-
-    def most_networks(n_train: int) -> int:
-        return int(resolved(params, n_train, X.shape[1], n_classes)["n_networks"])
-
-    division = divide(codes, params, most_networks, seed, groups)
+    division = divide(codes, params, X.shape[1], seed, groups)
     rows, stored, placed_by = division.train, division.in_memory, division.placed_by
     weights = np.asarray(given / given[codes[rows]].mean(), dtype=np.float32)
 
@@ -311,24 +308,34 @@ def _places(
     the placer, the targets in the span of the centroids, and those of the networks.
     """
     n_classes, weight = len(sizes), inputs.standardizer.weight
-    centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
+
+    def centered(z: Tensor, codes: Codes) -> tuple[Doubles, Tensor]:
+        centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
+        return centroids, z - torch.from_numpy(centroids).float().to(z.device)[codes]
+
+    centroids, residuals = centered(z, codes)
     objective = CentroidTargets.spread_out(centroids, z.device)
-    of_classes = objective.coordinates.cpu().numpy(), int(settings["n_components"]), sizes
+    targets, m = objective.coordinates.cpu().numpy(), int(settings["n_components"])
+    # The area of a class in the plane grows with the square root of its size.
+    roots = np.sqrt(sizes)
+    room = np.sqrt(roots / roots.mean())
+    variance = float(residuals.square().mean()) * len(z) / max(len(z) - n_classes, 1)
+    noise = variance / np.bincount(codes, minlength=n_classes).clip(1)
+    layout = Layout.fit(centroids, m, room, noise)
+    scatter = Scatter.fit(residuals, codes, centroids, m).turned(layout.positions, room)
     # The discriminant analysis receives the z-scores without the weights of the features.
     axes = network_axes(z, 1 / weight[inputs.standardizer.kept], discriminant.N_AXES)
-    linear = Discriminant.fit(z, axes, codes, n_classes)
-    placer, of_folds = Placer.fit(z, codes, centroids, *of_classes, linear), []
+    linear, of_folds = Discriminant.fit(z, axes, codes, n_classes), []
     for k, (share, own_axes) in enumerate(zip(shares, inputs.of_features, strict=True)):
         own = np.flatnonzero(folds != k)
-        received = z[own] @ own_axes.T
-        means = _centroids(received, np.arange(len(own)), codes[own], n_classes)
+        means, residuals = centered(z[own] @ own_axes.T, codes[own])
+        of_fold = Scatter.fit(residuals, codes[own], means, m).turned(layout.positions, room)
         # Which features have a weight follows from the labels, too.
         has_weight = torch.from_numpy(share > 0).to(z.device)
-        linear = Discriminant.fit(z[own], axes * has_weight, codes[own], n_classes)
-        of_fold = received, codes[own], means, *of_classes, linear
-        of_folds.append(Placer.fit(*of_fold, placer.layout))
-    targets = CentroidTargets.fit(centroids, settings["output"], z.device)
-    return replace(placer, of_folds=tuple(of_folds)), targets, objective
+        of_rest = Discriminant.fit(z[own], axes * has_weight, codes[own], n_classes)
+        of_folds.append(Placer(targets, of_fold, layout, of_rest))
+    placer = Placer(targets, scatter, layout, linear, of_folds=tuple(of_folds))
+    return placer, CentroidTargets.fit(centroids, settings["output"], z.device), objective
 
 
 def _read(

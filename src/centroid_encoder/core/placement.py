@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
-import torch
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.utils.extmath import svd_flip
@@ -84,8 +83,8 @@ class Scatter:
         directions /= np.where(scale > 0, scale, 1)[:, None, None]
         return cls(axes, means, directions)
 
-    def turned(self, positions: Doubles) -> Self:
-        """Return the scatter turned to (M, m) positions of the classes.
+    def turned(self, positions: Doubles, room: Doubles) -> Self:
+        """Return the scatter turned to (M, m) positions of the classes, and as wide as their room.
 
         An orthogonal Procrustes rotation of the components of each class aligns the directions to
         the other centroids with the directions to the other positions; near classes have more
@@ -103,7 +102,7 @@ class Scatter:
             free = lengths < 1e-6 * lengths[0]
             left = left * np.where(free, _sign(left.T @ own @ self.axes), 1)
             right = right * np.where(free, _sign(right), 1)[:, None]
-            directions[j] = (left @ right).T @ own
+            directions[j] = (left @ right).T @ own * room[j]
         return replace(self, directions=directions)
 
     def components(self, along: Floats) -> Doubles:
@@ -133,35 +132,6 @@ class Placer:
     offsets: Doubles = field(default_factory=lambda: np.zeros(1))  #: (M,) added to the logits
     of_folds: tuple[Placer, ...] = ()
     """Placers of the training samples of each fold, from the other folds; files have none."""
-
-    @classmethod
-    def fit(
-        cls,
-        z: Tensor,
-        codes: Codes,
-        centroids: Doubles,
-        targets: Singles,
-        n_components: int,
-        sizes: Codes,
-        linear: Discriminant,
-        layout: Layout | None = None,
-    ) -> Self:
-        """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
-
-        The classes have (M, k) centroids, (M, r) targets and (M,) sizes, which are numbers of
-        training samples. The area of a class in the plane grows with the square root of its size.
-        A `layout` can be given. `with_odds` adds the odds.
-        """
-        means = torch.from_numpy(centroids).float().to(z.device)
-        residuals = z - means[codes]
-        n_of = np.bincount(codes, minlength=len(centroids))
-        variance = float(residuals.square().mean()) * len(z) / max(len(z) - len(centroids), 1)
-        roots = np.sqrt(sizes)
-        room = np.sqrt(roots / roots.mean())
-        layout = layout or Layout.fit(centroids, n_components, room, variance / n_of.clip(1))
-        scatter = Scatter.fit(residuals, codes, centroids, n_components).turned(layout.positions)
-        wider = replace(scatter, directions=scatter.directions * room[:, None, None])
-        return cls(targets, wider, layout, linear)
 
     def project(self, z: Tensor, inputs: Tensor | None = None, folds: Codes = NONE) -> Singles:
         """(n, a + b) coordinates of (n, k) standardised rows: of `scatter`, and of `linear`.

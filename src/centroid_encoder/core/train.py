@@ -26,8 +26,6 @@ from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEar
 from centroid_encoder.core.targets import Batch, Objective
 from centroid_encoder.errors import DivergedError
 
-MIN_NORMALIZED = 3  # smallest batch size with batch normalisation: no batch may have one row
-
 
 @dataclass(frozen=True)
 class TrainingData:
