@@ -18,11 +18,15 @@ from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
 from centroid_encoder.core.inputs import (
+    N_AXES,
     Inputs,
     Standardizer,
     class_sums,
+    discriminant_axes,
     fit_standardizer,
+    is_rich,
     network_axes,
+    ramp_knots,
 )
 from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap, Judged
@@ -62,10 +66,8 @@ class Fit:
     """(n,) index into the classes of the map for each row of X; −1 for unlabelled rows."""
     division: Division
     groups: Codes | None
-    data: TrainingData
-    """The rows in memory."""
     along: Singles
-    """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
+    """(n_in_memory, a) coordinates of the rows in memory along the axes of the scatter."""
     run: Run
     scored: tuple[Codes, Doubles] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
@@ -86,7 +88,7 @@ class Fit:
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
         if (stored[at] != rows).any():
             return self.map.read(self.map.standardizer(self.X[rows], device), folds)
-        return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
+        return self.run.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> Singles:
         """(n, m) embedding of all rows, or of those of an index."""
@@ -187,11 +189,9 @@ def fit(
     inputs, placer = Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
-        of_sample = z, codes[sampled], division.folds[sampled]
-        inputs = Inputs.fit(standardizer, shares, *of_sample, n_classes, len(rows))
         sizes = np.bincount(codes[rows], minlength=n_classes)
-        placer, targets, objective = _places(inputs, shares, *of_sample, sizes, settings)
-        del of_sample
+        of_sample = codes[sampled], division.folds[sampled], sizes, settings
+        inputs, placer, targets, objective = _places(standardizer, shares, z, *of_sample)
     noise, callback = inputs.noise(z, settings["dropout"]), callback or (lambda report: False)
     start, frame = Report("start", 0, n_epochs, 0, n_epochs), partial(_frame, codes, division)
     if placer is not None and division.n_networks > 1:
@@ -232,7 +232,7 @@ def fit(
     unknown_centers = np.full((n_classes, n_components), np.nan)
     calibration = Calibration(offsets=tuple((-np.log(weights.astype(np.float64))).tolist()))
     fitted = FittedMap(inputs, network, targets, unknown_centers, placer, calibration)
-    done = Fit(fitted, known, X, codes, division, groups, data, along, run)
+    done = Fit(fitted, known, X, codes, division, groups, along, run)
     _complete(done, weights, novelty)
     return done
 
@@ -294,20 +294,22 @@ def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
 
 
 def _places(
-    inputs: Inputs,
+    standardizer: Standardizer,
     shares: Doubles,
     z: Tensor,
     codes: Codes,
     folds: Codes,
     sizes: Codes,
     settings: Mapping[str, Any],
-) -> tuple[Placer, CentroidTargets, CentroidTargets]:
-    """Lay out the classes, and compute the scatter from all of the rows and without each fold.
+) -> tuple[Inputs, Placer, CentroidTargets, CentroidTargets]:
+    """Lay out the classes; choose axes and compute the scatter of each fold from the other folds.
 
-    `sizes` holds the (M,) numbers of training rows; the others are those of `Inputs.fit`. Returns
-    the placer, the targets in the span of the centroids, and those of the networks.
+    `shares` holds the (K, k) weights of `fit_standardizer`, and `z` (s, k) standardised rows;
+    `codes` and `folds` are their (s,) classes and folds, and `sizes` the (M,) numbers of training
+    rows. Returns the inputs of the networks, the placer, the targets in the span of the centroids,
+    and those of the networks.
     """
-    n_classes, weight = len(sizes), inputs.standardizer.weight
+    n_classes = len(sizes)
 
     def centered(z: Tensor, codes: Codes) -> tuple[Doubles, Tensor]:
         centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
@@ -324,18 +326,27 @@ def _places(
     layout = Layout.fit(centroids, m, room, noise)
     scatter = Scatter.fit(residuals, codes, centroids, m).turned(layout.positions, room)
     # The discriminant analysis receives the z-scores without the weights of the features.
-    axes = network_axes(z, 1 / weight[inputs.standardizer.kept], discriminant.N_AXES)
-    linear, of_folds = Discriminant.fit(z, axes, codes, n_classes), []
-    for k, (share, own_axes) in enumerate(zip(shares, inputs.of_features, strict=True)):
+    weight = standardizer.weight[standardizer.kept]
+    of_linear = network_axes(z, 1 / weight, discriminant.N_AXES)
+    linear = Discriminant.fit(z, of_linear, codes, n_classes)
+    with_more = is_rich(z.shape[1], int(sizes.sum()))
+    of_networks, of_folds = list[Tensor](), list[Placer]()
+    for k, share in enumerate(shares):
         own = np.flatnonzero(folds != k)
-        means, residuals = centered(z[own] @ own_axes.T, codes[own])
-        of_fold = Scatter.fit(residuals, codes[own], means, m).turned(layout.positions, room)
+        x, y = z[own], codes[own]
+        axes = network_axes(x, share, N_AXES)
+        more = [discriminant_axes(x, share, y, n_classes)] if with_more else []
+        of_networks.append(torch.cat([axes, *more]))
+        means, residuals = centered(x @ axes.T, y)
+        scatter_of_fold = Scatter.fit(residuals, y, means, m).turned(layout.positions, room)
         # Which features have a weight follows from the labels, too.
         has_weight = torch.from_numpy(share > 0).to(z.device)
-        of_rest = Discriminant.fit(z[own], axes * has_weight, codes[own], n_classes)
-        of_folds.append(Placer(targets, of_fold, layout, of_rest))
+        own_linear = Discriminant.fit(x, of_linear * has_weight, y, n_classes)
+        of_folds.append(Placer(targets, scatter_of_fold, layout, own_linear))
     placer = Placer(targets, scatter, layout, linear, of_folds=tuple(of_folds))
-    return placer, CentroidTargets.fit(centroids, settings["output"], z.device), objective
+    inputs = Inputs(standardizer, torch.stack(of_networks), ramp_knots(z) if with_more else None)
+    of_span = CentroidTargets.fit(centroids, settings["output"], z.device)
+    return inputs, placer, of_span, objective
 
 
 def _read(
