@@ -708,12 +708,9 @@ def _group_codes(groups: ArrayLike | None) -> tuple[Codes | None, Any]:
 
 def _check_no_anndata(X: object) -> None:
     """Raise an InputTypeError for an AnnData."""
-    if hasattr(X, "obs_names"):
-        raise InputTypeError(
-            f"X must be an array or a DataFrame, not {type(X).__name__}; pass adata.X, or call "
-            "ce.tl.centroid_encoder to train a map and ce.tl.ingest to place new cells",
-            parameter="X",
-        )
+    text = f"X must be an array or a DataFrame, not {type(X).__name__}; pass adata.X, or call"
+    text += " ce.tl.centroid_encoder to train a map and ce.tl.ingest to place new cells"
+    check(not hasattr(X, "obs_names"), text, "X", InputTypeError)
 
 
 def crowded_text(group: str, share: float) -> str:

@@ -24,7 +24,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig, captured, learning_rate_share
 from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.targets import Batch, Objective
-from centroid_encoder.errors import DivergedError
+from centroid_encoder.errors import DivergedError, check
 
 
 @dataclass(frozen=True)
@@ -251,23 +251,15 @@ class Run:
                 learning_rate_share((epoch + i / len(batches)) / n_epochs, config)
                 for i in range(len(batches))
             ]
-            totals = self.side_by_side(
-                [
-                    partial(run, [batch[part] for batch in batches], shares)
-                    for part, run in zip(self.parts, runs, strict=True)
-                ]
-            )
+            totals = self.side_by_side([partial(run, batches, shares) for run in runs])
             if self.stopped:
                 return
             network.eval()
             loss = float(sum(totals)) / order.shape[-1]
             validation_loss, error = self.validate(validation, depth)
-            if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
-                raise DivergedError(
-                    f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite; "
-                    "a smaller learning_rate helps",
-                    parameter="learning_rate",
-                )
+            fits = math.isfinite(loss + (validation_loss if len(validation) else 0))
+            text = f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite"
+            check(fits, f"{text}; a smaller learning_rate helps", "learning_rate", DivergedError)
             progress = stage, epoch + 1, n_epochs, len(self.reports) + 1, self.n_steps
             report = Report(*progress, loss, validation_loss, error)
             self.reports.append(report)
@@ -277,11 +269,11 @@ class Run:
 
     def trained(
         self, part: slice, depth: int | None
-    ) -> Callable[[list[Tensor], list[float]], Tensor]:
+    ) -> Callable[[Sequence[Tensor], list[float]], Tensor]:
         """Return a function that trains a part of the networks on batches.
 
-        It is called with the rows of the batches, and with their shares of the learning rate. It
-        returns the sum of the losses of all rows.
+        It is called with the rows of the batches of all networks, and with their shares of the
+        learning rate. It returns the sum of the losses of all rows.
         """
         config, network, data, noise = self.config, self.network, self.data, self.noise[part]
         if len(self.parts) > 1:
@@ -304,7 +296,7 @@ class Run:
 
         take, stops = captured(step, noise), part == self.parts[0]
 
-        def run(batches: list[Tensor], shares: list[float]) -> Tensor:
+        def run(batches: Sequence[Tensor], shares: list[float]) -> Tensor:
             total = torch.zeros((), device=noise[0].device)
             for batch, share in zip(batches, shares, strict=True):
                 if stops and self.callback(None):
@@ -312,7 +304,7 @@ class Run:
                 if self.stopped:
                     break
                 adam.learning_rate.fill_(config.learning_rate * share)
-                total += take(batch) * batch.shape[-1]
+                total += take(batch[part]) * batch.shape[-1]
             return total
 
         return run
