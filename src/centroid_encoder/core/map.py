@@ -105,7 +105,7 @@ class FittedMap:
             return embedding, self.distances(embedding), probabilities
         logits = [log_softmax(-np.square(x, dtype=np.float64), axis=1) for x in judged]
         z = (self.standardizer(chunk, self.device) for _, chunk in row_chunks(expected))
-        along = np.concatenate([self.placer.project(part) for part in z])
+        along = np.concatenate([self.read(part)[1] for part in z])
         return *self.placer.judge_logits(logsumexp(logits, axis=0), along), probabilities
 
     def decide(

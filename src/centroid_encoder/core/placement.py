@@ -24,7 +24,7 @@ from torch import Tensor
 
 from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.inputs import NONE, principal_axes, project
+from centroid_encoder.core.inputs import principal_axes, project
 from centroid_encoder.core.layout import DECIMALS, Layout, squared_distances
 from centroid_encoder.core.matrix import product
 
@@ -133,7 +133,7 @@ class Placer:
     of_folds: tuple[Placer, ...] = ()
     """Placers of the training samples of each fold, from the other folds; files have none."""
 
-    def project(self, z: Tensor, inputs: Tensor | None = None, folds: Codes = NONE) -> Singles:
+    def project(self, z: Tensor, inputs: Tensor, folds: Codes) -> Singles:
         """(n, a + b) coordinates of (n, k) standardised rows: of `scatter`, and of `linear`.
 
         Those of a row with k ≥ 0 in (n,) `folds` are of fold k, whose scatter has its axes in the
@@ -143,7 +143,6 @@ class Placer:
         for k in np.unique(folds[folds >= 0]):
             own, of_fold = np.flatnonzero(folds == k), self.of_folds[k]
             a, r = of_fold.scatter.axes.shape
-            assert inputs is not None
             along[own, :a] = project(inputs[k][own, :r], of_fold.scatter.axes)
             along[own, -len(of_fold.linear.axes) :] = project(z[own], of_fold.linear.axes)
         return along
