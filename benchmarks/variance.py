@@ -24,7 +24,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.targets import CentroidTargets
-from centroid_encoder.core.train import TrainingData, train
+from centroid_encoder.core.train import Run, TrainingData
 
 N_EPOCHS = 25
 PAPER = {(0, 1): (41, None), (4, 9): (22, 89)}
@@ -60,10 +60,10 @@ def trained(X: NDArray[Any], codes: NDArray[np.intp]) -> Layers:
     )  # fmt: skip
     data = TrainingData(inputs, torch.from_numpy(codes), rows, rows[:0])
     with suppress(StoppedTooEarly):
-        train(
+        Run(
             network, targets, data, config, generator,
             callback=lambda report: report is not None and report.step == N_EPOCHS,
-        )  # fmt: skip
+        ).start()  # fmt: skip
 
     @torch.no_grad()
     def layers(images: NDArray[Any]) -> tuple[NDArray[Any], ...]:

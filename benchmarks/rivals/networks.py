@@ -33,7 +33,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.settings import input_dropout
 from centroid_encoder.core.targets import Objective
-from centroid_encoder.core.train import TrainingData, train
+from centroid_encoder.core.train import Run, TrainingData
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
@@ -126,10 +126,10 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             schedule="one_cycle",
             dropout=dropout,
         )
-        outcome = train(network, objective, data, config, generator)
-        if outcome.interrupted:
+        run = Run(network, objective, data, config, generator).start()
+        if run.interrupted:
             raise KeyboardInterrupt
-        self.losses_ = [report.loss for report in outcome.reports]
+        self.losses_ = [report.loss for report in run.reports]
         self.network_ = network
         return self
 

@@ -146,8 +146,7 @@ def classes_of(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
     except TypeError as error:
         kinds = " and ".join(sorted({type(label).__name__ for label in labels[~is_missing]}))
         raise InputTypeError(f"y has labels of type {kinds}; make them strings") from error
-    if is_missing.any():
-        raise ValueError(f"y has {is_missing.sum()} missing labels; leave these samples out")
+    check(not is_missing.any(), f"y has {is_missing.sum()} missing labels; leave these samples out")
     return classes, np.searchsorted(classes, labels)
 
 

@@ -349,8 +349,8 @@ class CentroidEncoder(
             text = f"groups has no effect with {name}={value!r}: one network is trained on all"
             check(groups is None or getattr(self, name) != value, f"{text} samples", "groups")
         done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
-        if done.outcome.interrupted:
-            warnings.warn(done.outcome.notice, ConvergenceWarning, stacklevel=3)
+        if done.run.interrupted:
+            warnings.warn(done.run.notice, ConvergenceWarning, stacklevel=3)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
             warnings.warn(text, stacklevel=3)
@@ -402,7 +402,7 @@ class CentroidEncoder(
             with one_thread():
                 done = fit(*training, groups=groups, novelty=novelty, callback=callback)
             self.trained_on_counts_ = looks_whole(X)
-            reports = done.outcome.reports
+            reports = done.run.reports
             self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}
             self._set_map(done.map, classes[done.known])
         except BaseException as error:
@@ -443,6 +443,7 @@ class CentroidEncoder(
         self.fitted_map.calibration = Calibration.fit(self._distances(X), codes, offsets)
         return self
 
+    @one_thread()
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Embed samples. `X` is as in `fit`.
 
@@ -450,9 +451,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        X = self._checked(X)
-        with one_thread():
-            return self.fitted_map.embed(X)
+        return self.fitted_map.embed(self._checked(X))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
@@ -515,9 +514,9 @@ class CentroidEncoder(
         distances = self._distances(self._checked(X))
         return self.calibration_.probabilities(distances).astype(np.float32)
 
+    @one_thread()
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
-        with one_thread():
-            return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
+        return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
     def fit_novelty(
         self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None
@@ -552,6 +551,7 @@ class CentroidEncoder(
         self.fitted_map.novelty, *_ = Novelty.fit(*training)
         return self
 
+    @one_thread()
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Novelty of samples: how different they are from all training samples. `X` is as in `fit`.
 
@@ -573,9 +573,7 @@ class CentroidEncoder(
         """
         if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        X = self._checked(X)
-        with one_thread():
-            return self.fitted_map.novelty.quantiles(X)
+        return self.fitted_map.novelty.quantiles(self._checked(X))
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class of the nearest center, in whose Voronoi cell a sample lies.
@@ -710,12 +708,9 @@ def _group_codes(groups: ArrayLike | None) -> tuple[Codes | None, Any]:
 
 def _check_no_anndata(X: object) -> None:
     """Raise an InputTypeError for an AnnData."""
-    if hasattr(X, "obs_names"):
-        raise InputTypeError(
-            f"X must be an array or a DataFrame, not {type(X).__name__}; pass adata.X, or call "
-            "ce.tl.centroid_encoder to train a map and ce.tl.ingest to place new cells",
-            parameter="X",
-        )
+    text = f"X must be an array or a DataFrame, not {type(X).__name__}; pass adata.X, or call"
+    text += " ce.tl.centroid_encoder to train a map and ce.tl.ingest to place new cells"
+    check(not hasattr(X, "obs_names"), text, "X", InputTypeError)
 
 
 def crowded_text(group: str, share: float) -> str:

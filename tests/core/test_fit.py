@@ -101,7 +101,7 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
         rows = np.flatnonzero(folds == k)
         counts = np.bincount(codes[rows], minlength=5) - np.bincount(codes[known], minlength=5) / n
         assert np.abs(counts).max() <= 1
-        alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
+        alone = fit.map.network.encode(fit.run.data.inputs[:, rows])[k].detach().numpy()
         placer = fit.map.placer.of_folds[k]
         places, _ = placer.judge_logits(placer.logits(alone, fit.along[rows]), fit.along[rows])
         assert_allclose(fit.embed(rows), places, atol=1e-4)
@@ -125,7 +125,7 @@ def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     counts = np.bincount(codes[division.train], minlength=5)
     expected = 100 * np.bincount(codes[labeled], minlength=5) / n_labeled
     assert np.abs(counts - expected).max() <= 1
-    assert len(few.fit.data.labels) == len(division.train) == counts.sum()
+    assert len(few.fit.run.data.labels) == len(division.train) == counts.sum()
     # All rows have a place; all networks place the rows that were not trained on.
     embedding = few.fit.embed()
     assert_allclose(embedding[division.train], few.fit.embed(division.train), atol=1e-4)

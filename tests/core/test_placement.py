@@ -150,7 +150,7 @@ class TestScatter:
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         for mirror in (1, -1):
             positions = centroids[:, :2] * [1, mirror] @ turn.T
-            turned = scatter.turned(positions)
+            turned = scatter.turned(positions, np.ones(3))
             found = turned.components(project(torch.tensor(X).float(), turned.axes))
             for j in range(3):
                 step_factors = np.delete(positions - positions[j], j, axis=0)
@@ -326,10 +326,8 @@ def laid_out(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Positions of classes without a training."""
     z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
     centroids = np.stack([z[y == j].mean(axis=0) for j in range(y.max() + 1)]).astype(float)
-    targets = centroids.astype(np.float32)
-    inputs = torch.from_numpy(z.astype(np.float32))
-    linear = Discriminant.fit(inputs, torch.eye(inputs.shape[1]), y, len(centroids))
-    return Placer.fit(inputs, y, centroids, targets, 2, np.bincount(y), linear).layout.positions
+    roots, noise = np.sqrt(np.bincount(y)), np.square(z - centroids[y]).mean() / np.bincount(y)
+    return Layout.fit(centroids, 2, np.sqrt(roots / roots.mean()), noise).positions
 
 
 def difference(

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig
-from centroid_encoder.core.reports import Callback, Outcome, Report
+from centroid_encoder.core.reports import Callback, Report
 from centroid_encoder.core.targets import Batch, CentroidTargets
-from centroid_encoder.core.train import TrainingData, dropped, in_threads, one_thread, train
+from centroid_encoder.core.train import Run, TrainingData, dropped, in_threads, one_thread
 from tests.threads import threads
 
 Weights = list[Tensor]
@@ -42,17 +42,17 @@ class Objective:
 
 @dataclass
 class Problem:
-    """Arguments of `train`. Every tenth row validates, and every tenth is not used at all."""
+    """Arguments of `Run`. Every tenth row validates, and every tenth is not used at all."""
 
     network: Network
     objective: Objective
     data: TrainingData
     config: TrainingConfig
 
-    def train(self, callback: Callback = lambda report: False, seed: int = 0) -> Outcome:
+    def train(self, callback: Callback = lambda report: False, seed: int = 0) -> Run:
         generator = torch.Generator().manual_seed(seed)
         arguments = self.network, self.objective, self.data, self.config, generator
-        return train(*arguments, callback=callback)
+        return Run(*arguments, callback).start()
 
     def weights(self) -> Weights:
         state = [*self.network.parameters(), *self.network.buffers()]

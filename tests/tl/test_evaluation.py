@@ -120,12 +120,12 @@ def test_donors_of_unequal_sizes_count_as_fewer(sizes: tuple[int, ...]) -> None:
     donors, covered, rng = np.repeat(np.arange(len(sizes)), sizes), 0, np.random.default_rng(0)
     for _ in range(150):
         wrong = rng.random(len(donors)) < rng.beta(2, 18, len(sizes))[donors]  # their mean is 0.1
-        low, high = share_intervals(wrong.astype(float), donors * 0, 1, donors)[0]
+        low, high = (x[0] for x in share_intervals(wrong.astype(float), donors * 0, 1, donors))
         covered += low <= 0.1 <= high
     assert covered >= 138
     # One donor with nearly all cells shows nothing about other donors.
     donors = np.repeat([0, 1, 2], [1900, 50, 50])
-    assert np.isnan(share_intervals(donors / 2, donors * 0, 1, donors)[0]).all()
+    assert np.isnan(share_intervals(donors / 2, donors * 0, 1, donors)).all()
 
 
 @pytest.mark.slow

@@ -151,10 +151,9 @@ def cross_fitted_probabilities(
     weights = np.ones(len(labels)) if weights is None else weights
     probabilities = np.full(distances.shape, np.nan)
     for part in np.unique(parts[parts >= 0]):
-        inside, calibration = parts == part, Calibration(offsets=offsets)
-        if not inside.all():
-            given = distances[~inside], labels[~inside], offsets, weights[~inside]
-            calibration = Calibration.fit(*given)
+        inside = parts == part
+        given = distances[~inside], labels[~inside], offsets, weights[~inside]
+        calibration = Calibration.fit(*given)
         probabilities[inside] = calibration.probabilities(distances[inside])
     return probabilities
 

@@ -17,32 +17,36 @@ from centroid_encoder.core import discriminant, placement
 from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.discriminant import Discriminant
-from centroid_encoder.core.frames import first_frame, placed_frame
 from centroid_encoder.core.inputs import (
+    N_AXES,
     Inputs,
     Standardizer,
     class_sums,
+    discriminant_axes,
     fit_standardizer,
+    is_rich,
     network_axes,
-    project,
+    ramp_knots,
 )
+from centroid_encoder.core.layout import Layout
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import Lazy, Matrix, chunks, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
-from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import Callback, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
 from centroid_encoder.core.targets import CentroidTargets, class_weights
-from centroid_encoder.core.train import TrainingData, train
+from centroid_encoder.core.train import Run, TrainingData
 from centroid_encoder.errors import check
 
 N_SAMPLE = 10_000  # largest number of training rows from which axes and places are computed
 N_OF_CLASS = 20  # smallest number of these rows in each class, if it has as many
+N_SHOWN = 2_000  # rows from which the odds are computed during the training
 
 
 @dataclass
@@ -62,11 +66,9 @@ class Fit:
     """(n,) index into the classes of the map for each row of X; −1 for unlabelled rows."""
     division: Division
     groups: Codes | None
-    data: TrainingData
-    """The rows in memory."""
     along: Singles
-    """(n_in_memory, a) coordinates of these rows along the axes of the scatter."""
-    outcome: Outcome
+    """(n_in_memory, a) coordinates of the rows in memory along the axes of the scatter."""
+    run: Run
     scored: tuple[Codes, Doubles] | None = None
     """Rows from which novelty was learned, and their scores; None without novelty."""
 
@@ -79,17 +81,14 @@ class Fit:
         for part in chunks(len(index)):
             yield self.map.judge_inputs(*self.read(index[part]))
 
-    def read(self, rows: Codes) -> tuple[Tensor, Singles, Tensor]:
+    def read(self, rows: Codes) -> tuple[Tensor, Singles, Codes]:
         """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, stored = self.map.device, self.division.in_memory
-        folds = torch.from_numpy(self.division.placed_by[rows]).to(device)
+        folds = self.division.placed_by[rows]
         at = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
-        is_stored = stored[at] == rows
-        if not is_stored.all():
-            inputs, along = self.map.read(self.map.standardizer(self.X[rows], device))
-            along[is_stored] = self.along[at[is_stored]]
-            return inputs, along, folds
-        return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
+        if (stored[at] != rows).any():
+            return self.map.read(self.map.standardizer(self.X[rows], device), folds)
+        return self.run.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> Singles:
         """(n, m) embedding of all rows, or of those of an index."""
@@ -120,7 +119,7 @@ class Fit:
         division = self.division
         if division.n_networks > 1:
             return self.trained[~division.unjudged[self.trained]]
-        is_merged = self.outcome.reports[-1].stage == "merge"
+        is_merged = self.run.reports[-1].stage == "merge"
         return division.validation[:0] if is_merged else division.validation
 
     def crowded_group(self) -> tuple[int, float] | None:
@@ -176,18 +175,12 @@ def fit(
         weight is not above 0; if values are too large for float32, or no class has enough samples
         for validation.
     StoppedTooEarly, KeyboardInterrupt, DivergedError
-        As in `train`.
+        As in `Run.start`.
     """
-    known = _check_classes(classes, codes, params)
+    known, given = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
-
-    def most_networks(n_train: int) -> int:
-        return int(resolved(params, n_train, X.shape[1], n_classes)["n_networks"])
-
-    division = divide(codes, params, most_networks, seed, groups)
+    division = divide(codes, params, X.shape[1], seed, groups)
     rows, stored, placed_by = division.train, division.in_memory, division.placed_by
-    trained, absent = classes[known], np.delete(classes, known)
-    given = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     weights = np.asarray(given / given[codes[rows]].mean(), dtype=np.float32)
 
     # What the networks receive, and the places of the classes, come from a sample of the rows.
@@ -196,20 +189,28 @@ def fit(
     inputs, placer = Inputs(standardizer), None
     n_components, n_epochs = int(settings["n_components"]), int(settings["max_epochs"])
     if settings["placement"] != "bottleneck":
-        of_sample = z, codes[sampled], division.folds[sampled]
-        inputs = Inputs.fit(standardizer, shares, *of_sample, n_classes, len(rows))
         sizes = np.bincount(codes[rows], minlength=n_classes)
-        placer, targets, objective = _places(inputs, shares, *of_sample, sizes, settings)
-        del of_sample
+        of_sample = codes[sampled], division.folds[sampled], sizes, settings
+        inputs, placer, targets, objective = _places(standardizer, shares, z, *of_sample)
     noise, callback = inputs.noise(z, settings["dropout"]), callback or (lambda report: False)
-    first = partial(first_frame, X.shape[0], placer, inputs, z, sampled, codes[sampled])
-    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first)):
+    start, frame = Report("start", 0, n_epochs, 0, n_epochs), partial(_frame, codes, division)
+    if placer is not None and division.n_networks > 1:
+        # Before the training, the discriminant analysis alone places the sample.
+        along = placer.project(z, inputs(z), placed_by[sampled])
+        no_outputs = torch.zeros(len(z), objective.n_outputs)
+        start = replace(start, frame=partial(frame, placer, sampled, along, no_outputs))
+    if callback(start):
         raise StoppedTooEarly
-    del z, first
+    del z, start
 
     # The training.
     received, along = _read(X, stored, placed_by[stored], inputs, placer, device)
-    data = _training_data(received, codes, division, weights, noise)
+    index = (np.searchsorted(stored, of) for of in (rows, division.validation))
+    labels, trains, validates, of_classes, folds = (
+        torch.from_numpy(x).to(device)
+        for x in (codes[stored], *index, weights, division.folds[stored])
+    )
+    data = TrainingData(received, labels, trains, validates, of_classes, folds, noise)
     if placer is None:
         # With a bottleneck, the centroids are the means of all training rows, as in the paper.
         centroids = _centroids(received, data.train.cpu().numpy(), codes[rows], n_classes)
@@ -218,25 +219,28 @@ def fit(
 
     generator = torch.Generator().manual_seed(seed)
     widths = (n_components, objective.n_outputs) if placer is None else (objective.n_outputs, 0)
-    network = _network(inputs.n, widths, settings, division, generator).to(device)
-    frame = partial(
-        placed_frame, X.shape[0], placer, stored, codes[stored], placed_by[stored], along
-    )
+    shape = inputs.n, settings["hidden"], *widths, settings["activation"], generator
+    batch_norm, n_networks = settings["batch_norm"], division.n_networks
+    network = Network(*shape, batch_norm=batch_norm, n_networks=n_networks).to(device)
+    network.votes.copy_(torch.from_numpy(division.votes))
+    frame = partial(frame, placer, stored, along)
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
-    outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
+    run = Run(network, objective, data, config, generator, callback, frame).start()
     network.fold_batch_norm()
 
     # The odds of the classes, the calibration and the novelty.
     unknown_centers = np.full((n_classes, n_components), np.nan)
     calibration = Calibration(offsets=tuple((-np.log(weights.astype(np.float64))).tolist()))
     fitted = FittedMap(inputs, network, targets, unknown_centers, placer, calibration)
-    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
+    done = Fit(fitted, known, X, codes, division, groups, along, run)
     _complete(done, weights, novelty)
     return done
 
 
-def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
-    """Return the indices of the classes that have rows; check their number and type."""
+def _check_classes(
+    classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]
+) -> tuple[Codes, Doubles]:
+    """Return the indices of the classes that have rows, and their weights; check all of them."""
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
@@ -246,7 +250,8 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     fits = params["placement"] == "bottleneck" or len(known) <= placement.MOST_CLASSES
     check(fits, f"{text} merge classes, or pass placement='bottleneck'", "placement")
     check_labels(classes[known])
-    return known
+    of_classes = labels, classes[known], np.delete(classes, known)
+    return known, class_weights(params["class_weight"], *of_classes)
 
 
 def _standardized(
@@ -277,44 +282,6 @@ def _standardized(
     return standardizer, shares, rows[in_sample], z
 
 
-def _training_data(
-    received: Tensor,
-    codes: Codes,
-    division: Division,
-    weights: Singles,
-    noise: Tensor | None,
-) -> TrainingData:
-    """Return the data of a training on the rows in memory."""
-    stored = division.in_memory
-    index = (np.searchsorted(stored, rows) for rows in (division.train, division.validation))
-    labels, trains, validates, class_weight, folds = (
-        torch.from_numpy(x).to(received.device)
-        for x in (codes[stored], *index, weights, division.folds[stored])
-    )
-    return TrainingData(received, labels, trains, validates, class_weight, folds, noise)
-
-
-def _network(
-    n_inputs: int,
-    widths: tuple[int, int],
-    settings: Mapping[str, Any],
-    division: Division,
-    generator: torch.Generator,
-) -> Network:
-    """Return untrained networks; `widths` are those of the code and the decoder's output."""
-    network = Network(
-        n_inputs,
-        settings["hidden"],
-        *widths,
-        settings["activation"],
-        generator,
-        batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
-    )
-    network.votes.copy_(torch.from_numpy(division.votes))
-    return network
-
-
 def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
     """(M, k) class means of rows of (n, k) inputs, which have the classes `codes`; 0 for none."""
     sums = np.zeros((n_classes, z.shape[1]))
@@ -327,38 +294,59 @@ def _centroids(z: Tensor, rows: Codes, codes: Codes, n_classes: int) -> Doubles:
 
 
 def _places(
-    inputs: Inputs,
+    standardizer: Standardizer,
     shares: Doubles,
     z: Tensor,
     codes: Codes,
     folds: Codes,
     sizes: Codes,
     settings: Mapping[str, Any],
-) -> tuple[Placer, CentroidTargets, CentroidTargets]:
-    """Lay out the classes, and compute the scatter from all of the rows and without each fold.
+) -> tuple[Inputs, Placer, CentroidTargets, CentroidTargets]:
+    """Lay out the classes; choose axes and compute the scatter of each fold from the other folds.
 
-    `sizes` holds the (M,) numbers of training rows; the others are those of `Inputs.fit`. Returns
-    the placer, the targets in the span of the centroids, and those of the networks.
+    `shares` holds the (K, k) weights of `fit_standardizer`, and `z` (s, k) standardised rows;
+    `codes` and `folds` are their (s,) classes and folds, and `sizes` the (M,) numbers of training
+    rows. Returns the inputs of the networks, the placer, the targets in the span of the centroids,
+    and those of the networks.
     """
-    n_classes, weight = len(sizes), inputs.standardizer.weight
-    centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
+    n_classes = len(sizes)
+
+    def centered(z: Tensor, codes: Codes) -> tuple[Doubles, Tensor]:
+        centroids = _centroids(z, np.arange(len(z)), codes, n_classes)
+        return centroids, z - torch.from_numpy(centroids).float().to(z.device)[codes]
+
+    centroids, residuals = centered(z, codes)
     objective = CentroidTargets.spread_out(centroids, z.device)
-    of_classes = objective.coordinates.cpu().numpy(), int(settings["n_components"]), sizes
+    targets, m = objective.coordinates.cpu().numpy(), int(settings["n_components"])
+    # The area of a class in the plane grows with the square root of its size.
+    roots = np.sqrt(sizes)
+    room = np.sqrt(roots / roots.mean())
+    variance = float(residuals.square().mean()) * len(z) / max(len(z) - n_classes, 1)
+    noise = variance / np.bincount(codes, minlength=n_classes).clip(1)
+    layout = Layout.fit(centroids, m, room, noise)
+    scatter = Scatter.fit(residuals, codes, centroids, m).turned(layout.positions, room)
     # The discriminant analysis receives the z-scores without the weights of the features.
-    axes = network_axes(z, 1 / weight[inputs.standardizer.kept], discriminant.N_AXES)
-    linear = Discriminant.fit(z, axes, codes, n_classes)
-    placer, of_folds = Placer.fit(z, codes, centroids, *of_classes, linear), []
-    for k, (share, own_axes) in enumerate(zip(shares, inputs.of_features, strict=True)):
+    weight = standardizer.weight[standardizer.kept]
+    of_linear = network_axes(z, 1 / weight, discriminant.N_AXES)
+    linear = Discriminant.fit(z, of_linear, codes, n_classes)
+    with_more = is_rich(z.shape[1], int(sizes.sum()))
+    of_networks, of_folds = list[Tensor](), list[Placer]()
+    for k, share in enumerate(shares):
         own = np.flatnonzero(folds != k)
-        received = z[own] @ own_axes.T
-        means = _centroids(received, np.arange(len(own)), codes[own], n_classes)
+        x, y = z[own], codes[own]
+        axes = network_axes(x, share, N_AXES)
+        more = [discriminant_axes(x, share, y, n_classes)] if with_more else []
+        of_networks.append(torch.cat([axes, *more]))
+        means, residuals = centered(x @ axes.T, y)
+        scatter_of_fold = Scatter.fit(residuals, y, means, m).turned(layout.positions, room)
         # Which features have a weight follows from the labels, too.
         has_weight = torch.from_numpy(share > 0).to(z.device)
-        linear = Discriminant.fit(z[own], axes * has_weight, codes[own], n_classes)
-        of_fold = received, codes[own], means, *of_classes, linear
-        of_folds.append(Placer.fit(*of_fold, placer.layout))
-    targets = CentroidTargets.fit(centroids, settings["output"], z.device)
-    return replace(placer, of_folds=tuple(of_folds)), targets, objective
+        own_linear = Discriminant.fit(x, of_linear * has_weight, y, n_classes)
+        of_folds.append(Placer(targets, scatter_of_fold, layout, own_linear))
+    placer = Placer(targets, scatter, layout, linear, of_folds=tuple(of_folds))
+    inputs = Inputs(standardizer, torch.stack(of_networks), ramp_knots(z) if with_more else None)
+    of_span = CentroidTargets.fit(centroids, settings["output"], z.device)
+    return inputs, placer, of_span, objective
 
 
 def _read(
@@ -372,7 +360,7 @@ def _read(
     """Read the rows that are kept in memory; `folds` holds the fold that places each, or −1.
 
     Returns the inputs of the networks, and the (n_in_memory, a + b) result of `Placer.project`
-    (a + b = 0 without a placer). The scatter of a fold has its axes in the network's inputs.
+    (a + b = 0 without a placer).
     """
     n_networks = 1 if inputs.axes is None else len(inputs.axes)
     received = torch.empty((n_networks, len(rows), inputs.n), device=device)
@@ -381,16 +369,36 @@ def _read(
     for part, chunk in row_chunks(X, rows):
         z = inputs.standardizer(chunk, device)
         received[:, part] = inputs(z)
-        if placer is None:
-            continue
-        along[part] = placer.project(z)
-        for k, of_fold in enumerate(placer.of_folds):
-            own, (a, r) = np.flatnonzero(folds[part] == k), of_fold.scatter.axes.shape
-            at = torch.from_numpy(own).to(device)
-            its_rows, x = part.start + own, received[k, part][at, :r]
-            along[its_rows, :a] = project(x, of_fold.scatter.axes)
-            along[its_rows, -len(of_fold.linear.axes) :] = project(z[at], of_fold.linear.axes)
+        if placer is not None:
+            along[part] = placer.project(z, received[:, part], folds[part])
     return received[0] if len(received) == 1 else received, along
+
+
+def _frame(
+    codes: Codes,
+    division: Division,
+    placer: Placer | None,
+    rows: Codes,
+    along: Singles,
+    outputs: Tensor,
+) -> Frame:
+    """Return a live frame of all rows of X; only the (b,) `rows` have a place.
+
+    `along` is the result of `Placer.project`, and `outputs` holds the (b, r) outputs of the
+    networks. With a bottleneck, there is no placer, and the outputs are the embedding.
+    """
+    found, positions = outputs.cpu().numpy(), None
+    if placer is not None:
+        own, folds = codes[rows], division.placed_by[rows]
+        is_judged = (own >= 0) & (folds >= 0)
+        some = at_most(N_SHOWN, np.flatnonzero(is_judged if is_judged.any() else own >= 0))
+        known = found[some], along[some], own[some], np.ones(len(some)), folds[some]
+        placer = placer.with_odds(*known, is_new=bool(is_judged.any()))
+        parts = [placer.judge(found[p], along[p], folds[p])[0] for p in chunks(len(found))]
+        found, positions = np.concatenate(parts), placer.layout.positions
+    embedding = np.full((len(codes), found.shape[1]), np.nan, np.float32)
+    embedding[rows] = found
+    return embedding, positions
 
 
 @torch.no_grad()
@@ -405,7 +413,7 @@ def _complete(done: Fit, of_classes: Singles, novelty: bool) -> None:
         fitted.centers = class_centers(done.embed(trained), codes[trained], len(fitted.centers))
     else:
         inputs, along, folds = done.read(some)
-        outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
+        outputs = fitted.network.outputs(inputs, torch.from_numpy(folds)).cpu().numpy()
         weights = of_classes[codes[some]].astype(np.float64)
         fold = division.folds[some]
         if division.n_networks > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -84,37 +84,10 @@ class Inputs:
 
     standardizer: Standardizer
     axes: Tensor | None = None
-    """(K, r, k) axes along which each network receives the features; None for the features."""
+    """(K, r, k) axes along which each network receives the features; None for the features. The
+    first are those of `network_axes`; `discriminant_axes` may follow."""
     knots: Tensor | None = None
     """(q, k) knots of the ramps, or None without ramps."""
-
-    @classmethod
-    def fit(
-        cls,
-        standardizer: Standardizer,
-        shares: Doubles,
-        z: Tensor,
-        codes: Codes,
-        folds: Codes,
-        n_classes: int,
-        n_rows: int,
-    ) -> Self:
-        """Choose the axes of K networks, each from rows that it is trained on.
-
-        `shares` holds the (K, k) weights of `fit_standardizer`, and `z` (s, k) standardised rows;
-        `codes` and `folds` are their (s,) classes and folds. `n_rows` is the number of all training
-        rows.
-        """
-        n_features, of_networks = z.shape[1], []
-        is_rich = n_features <= N_AXES and RICH[0] * n_features <= n_rows <= RICH[1]
-        for k, share in enumerate(shares):
-            own = np.flatnonzero(folds != k)
-            axes = network_axes(z[own], share, N_AXES)
-            if is_rich:
-                more = discriminant_axes(z[own], share, codes[own], n_classes)
-                axes = torch.cat([axes, more])
-            of_networks.append(axes)
-        return cls(standardizer, torch.stack(of_networks), ramp_knots(z) if is_rich else None)
 
     @property
     def n(self) -> int:
@@ -122,12 +95,6 @@ class Inputs:
         n_features = len(self.standardizer.kept)
         n_ramps = 0 if self.knots is None else (len(self.knots) - 1) * n_features
         return n_ramps + (n_features if self.axes is None else self.axes.shape[1])
-
-    @property
-    def of_features(self) -> Tensor:
-        """The first of the axes, which are those of `network_axes`; discriminant axes follow."""
-        assert self.axes is not None
-        return self.axes[:, : min(len(self.standardizer.kept), N_AXES)]
 
     def __call__(self, z: Tensor) -> Tensor:
         """(K, n, r) inputs of K networks for (n, k) standardised rows; (n, r) for one network."""
@@ -322,6 +289,11 @@ def network_axes(z: Tensor, share: Doubles, n: int) -> Tensor:
     axes, _ = principal_axes(z * factor, min(n, len(z)))
     # With fewer rows than axes, the last axes are zeros.
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
+
+
+def is_rich(n_features: int, n_rows: int) -> bool:
+    """Return whether networks receive discriminant axes and ramps as well; see `RICH`."""
+    return n_features <= N_AXES and RICH[0] * n_features <= n_rows <= RICH[1]
 
 
 def discriminant_axes(z: Tensor, share: Doubles, codes: Codes, n: int) -> Tensor:

@@ -66,27 +66,27 @@ class FittedMap:
         for _, chunk in row_chunks(X):
             yield self.judge_inputs(*self.read(self.standardizer(chunk, self.device)))
 
-    def read(self, z: Tensor) -> tuple[Tensor, Singles]:
-        """Inputs of the networks for (b, k) standardised rows, and (b, a) coordinates.
+    def read(self, z: Tensor, folds: Codes | None = None) -> tuple[Tensor, Singles, Codes]:
+        """Arguments of `judge_inputs` for (b, k) standardised rows.
 
-        The coordinates are those of `Placer.project`. There are none (a = 0) with a bottleneck.
+        These are the inputs of the networks; the (b, a) result of `Placer.project`, with a = 0 for
+        a bottleneck; and the (b,) `folds`: the one network that places a row, or −1 for all
+        networks, as by default.
         """
-        none = np.empty((len(z), 0), np.float32)
-        return self.inputs(z), none if self.placer is None else self.placer.project(z)
+        inputs, along = self.inputs(z), np.empty((len(z), 0), np.float32)
+        folds = np.full(len(z), -1) if folds is None else folds
+        if self.placer is not None:
+            along = self.placer.project(z, inputs, folds)
+        return inputs, along, folds
 
     @torch.no_grad()
-    def judge_inputs(self, inputs: Tensor, along: Singles, folds: Tensor | None = None) -> Judged:
-        """Embedding of rows and distances to the classes, from the result of `read`.
-
-        `folds` holds for each row the one network that places it, or −1 for all networks; None
-        stands for −1.
-        """
+    def judge_inputs(self, inputs: Tensor, along: Singles, folds: Codes) -> Judged:
+        """Embedding of rows and distances to the classes, from the result of `read`."""
         if self.placer is None:
             embedding = np.asarray(self.network.encode(inputs).cpu())
             return embedding, self.distances(embedding)
-        outputs = self.network.outputs(inputs, folds).cpu().numpy()
-        of_rows = np.full(len(outputs), -1) if folds is None else folds.cpu().numpy()
-        return self.placer.judge(outputs, along, of_rows)
+        outputs = self.network.outputs(inputs, torch.from_numpy(folds)).cpu().numpy()
+        return self.placer.judge(outputs, along, folds)
 
     def judge_draws(
         self, expected: Matrix, draws: Iterable[Matrix]
@@ -105,7 +105,7 @@ class FittedMap:
             return embedding, self.distances(embedding), probabilities
         logits = [log_softmax(-np.square(x, dtype=np.float64), axis=1) for x in judged]
         z = (self.standardizer(chunk, self.device) for _, chunk in row_chunks(expected))
-        along = np.concatenate([self.placer.project(part) for part in z])
+        along = np.concatenate([self.read(part)[1] for part in z])
         return *self.placer.judge_logits(logsumexp(logits, axis=0), along), probabilities
 
     def decide(
@@ -147,7 +147,7 @@ class FittedMap:
     def decode(self, embedding: Floats) -> Singles:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
         data = np.empty((len(embedding), len(self.standardizer.mean)), np.float32)
-        centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
+        centroids = self.targets.centroids()
         for part in chunks(len(embedding)):
             if self.placer is not None:
                 components, codes = self.placer.layout.components(embedding[part])
@@ -160,8 +160,7 @@ class FittedMap:
 
     def centroids(self) -> Singles:
         """(M, d) centroids, the targets of the training, in the units of the data."""
-        targets = self.targets.coordinates.cpu().numpy()
-        return self.standardizer.inverse(self.targets.to_input(targets))
+        return self.standardizer.inverse(self.targets.centroids())
 
     @torch.no_grad()
     def _decoded(self, embedding: Floats) -> Tensor:

@@ -122,6 +122,7 @@ class Network(nn.Module):
         outputs = torch.einsum("k,kbr->br", self.votes, found)
         if folds is None:
             return outputs
+        folds = folds.to(x.device)
         alone = found[folds.clamp_min(0), torch.arange(len(folds), device=x.device)]
         return torch.where(folds[:, None] < 0, outputs, alone)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ Schedule = Literal["one_cycle", "constant"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of `train`: the parameters of `CentroidEncoder` with these names, and `warmup`."""
+    """Settings of a `Run`: the parameters of `CentroidEncoder` with these names, and `warmup`."""
 
     batch_size: int
     max_epochs: int
@@ -42,35 +43,24 @@ class Adam:
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter], config: TrainingConfig) -> None:
-        self._parameters, self._config = parameters, config
+        self._parameters, is_amsgrad = parameters, config.optimizer == "amsgrad"
         # A tensor, because a CUDA graph reads the learning rate from the device.
         self.learning_rate = torch.full((), config.learning_rate, device=parameters[0].device)
-        n_moments = 3 if config.optimizer == "amsgrad" else 2
-        self._counts = [torch.zeros((), device=p.device) for p in parameters]
-        self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(n_moments)]
+        mean, square = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+        largest = [torch.zeros_like(p) for p in parameters if is_amsgrad]
+        self._state = mean, square, largest, [torch.zeros((), device=p.device) for p in parameters]
+        # The weight decay of `adam` is the penalty ½·λ·Σ‖θ‖² in the loss of the paper's program.
+        function: Any = adam if is_amsgrad else adamw
+        rates = {"lr": self.learning_rate, "weight_decay": config.weight_decay}
+        constants = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False, "fused": True}
+        self._update = partial(function, amsgrad=is_amsgrad, **rates, **constants)
 
     @torch.no_grad()
     def step(self, gradients: Iterable[Tensor]) -> None:
         """Change the parameters by one step, given their gradients."""
-        config = self._config
-        mean, square, *largest = self._moments
-        # The weight decay of `adam` is the penalty ½·λ·Σ‖θ‖² in the loss of the paper's program.
-        function = adamw if config.optimizer == "adamw" else adam
-        constants: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False}
-        function(
-            cast(list[Tensor], self._parameters),
-            # A fused step needs gradients with the memory layout of the parameters.
-            [gradient.contiguous() for gradient in gradients],
-            mean,
-            square,
-            largest[0] if largest else [],
-            self._counts,
-            fused=True,
-            amsgrad=bool(largest),
-            lr=self.learning_rate,
-            weight_decay=config.weight_decay,
-            **constants,
-        )
+        # A fused step needs gradients with the memory layout of the parameters.
+        own = [gradient.contiguous() for gradient in gradients]
+        self._update(self._parameters, own, *self._state)
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:

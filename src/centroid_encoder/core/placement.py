@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
-import torch
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.utils.extmath import svd_flip
 from torch import Tensor
 
 from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
@@ -76,15 +76,15 @@ class Scatter:
             near = np.square(squared.min() / squared)
             between = product(to_others.T * (near / squared / near.sum()), to_others)
             _, vectors = np.linalg.eigh(within + BETWEEN_WEIGHT * np.trace(within) * between)
-            shown = _signed(vectors[:, ::-1][:, :n_shown]).T
+            shown = svd_flip(vectors[:, ::-1][:, :n_shown], None)[0].T
             deviations[j] = np.sqrt((shown @ within * shown).sum(axis=1).max(initial=0))
             directions[j, :n_shown] = shown
         scale = np.sqrt(deviations * np.median(deviations))
         directions /= np.where(scale > 0, scale, 1)[:, None, None]
         return cls(axes, means, directions)
 
-    def turned(self, positions: Doubles) -> Self:
-        """Return the scatter turned to (M, m) positions of the classes.
+    def turned(self, positions: Doubles, room: Doubles) -> Self:
+        """Return the scatter turned to (M, m) positions of the classes, and as wide as their room.
 
         An orthogonal Procrustes rotation of the components of each class aligns the directions to
         the other centroids with the directions to the other positions; near classes have more
@@ -102,7 +102,7 @@ class Scatter:
             free = lengths < 1e-6 * lengths[0]
             left = left * np.where(free, _sign(left.T @ own @ self.axes), 1)
             right = right * np.where(free, _sign(right), 1)[:, None]
-            directions[j] = (left @ right).T @ own
+            directions[j] = (left @ right).T @ own * room[j]
         return replace(self, directions=directions)
 
     def components(self, along: Floats) -> Doubles:
@@ -133,38 +133,19 @@ class Placer:
     of_folds: tuple[Placer, ...] = ()
     """Placers of the training samples of each fold, from the other folds; files have none."""
 
-    @classmethod
-    def fit(
-        cls,
-        z: Tensor,
-        codes: Codes,
-        centroids: Doubles,
-        targets: Singles,
-        n_components: int,
-        sizes: Codes,
-        linear: Discriminant,
-        layout: Layout | None = None,
-    ) -> Self:
-        """Lay out the classes, and compute the scatter of (n, k) inputs of the (n,) classes.
+    def project(self, z: Tensor, inputs: Tensor, folds: Codes) -> Singles:
+        """(n, a + b) coordinates of (n, k) standardised rows: of `scatter`, and of `linear`.
 
-        The classes have (M, k) centroids, (M, r) targets and (M,) sizes, which are numbers of
-        training samples. The area of a class in the plane grows with the square root of its size.
-        A `layout` can be given. `with_odds` adds the odds.
+        Those of a row with k ≥ 0 in (n,) `folds` are of fold k, whose scatter has its axes in the
+        (K, n, r) `inputs` of the networks.
         """
-        means = torch.from_numpy(centroids).float().to(z.device)
-        residuals = z - means[codes]
-        n_of = np.bincount(codes, minlength=len(centroids))
-        variance = float(residuals.square().mean()) * len(z) / max(len(z) - len(centroids), 1)
-        roots = np.sqrt(sizes)
-        room = np.sqrt(roots / roots.mean())
-        layout = layout or Layout.fit(centroids, n_components, room, variance / n_of.clip(1))
-        scatter = Scatter.fit(residuals, codes, centroids, n_components).turned(layout.positions)
-        wider = replace(scatter, directions=scatter.directions * room[:, None, None])
-        return cls(targets, wider, layout, linear)
-
-    def project(self, z: Tensor) -> Singles:
-        """(n, a + b) coordinates of (n, k) inputs: of `scatter`, and of `linear`."""
-        return np.hstack([project(z, self.scatter.axes), project(z, self.linear.axes)])
+        along = np.hstack([project(z, self.scatter.axes), project(z, self.linear.axes)])
+        for k in np.unique(folds[folds >= 0]):
+            own, of_fold = np.flatnonzero(folds == k), self.of_folds[k]
+            a, r = of_fold.scatter.axes.shape
+            along[own, :a] = project(inputs[k][own, :r], of_fold.scatter.axes)
+            along[own, -len(of_fold.linear.axes) :] = project(z[own], of_fold.linear.axes)
+        return along
 
     def judge(self, outputs: Floats, along: Floats, folds: Codes) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
@@ -259,9 +240,3 @@ class Placer:
 def _sign(vectors: Doubles) -> Doubles:
     """(n,) signs that make the large entries of (n, k) vectors positive."""
     return np.where((vectors**3).sum(axis=1) < 0, -1.0, 1.0)
-
-
-def _signed(vectors: Doubles) -> Doubles:
-    """Return eigenvectors, in columns, with a positive sign of the entry largest in size."""
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return vectors * np.where(largest < 0, -1, 1)

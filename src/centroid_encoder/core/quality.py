@@ -80,24 +80,27 @@ def wilson_interval(share: ArrayLike, n: ArrayLike, z: ArrayLike = Z) -> tuple[F
 
 def share_intervals(
     found: Floats, kinds: Codes, n_kinds: int, units: Codes | None = None
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], tuple[Floats, Floats]]:
+) -> tuple[Floats, Floats]:
     """95 % intervals of a share of samples, of its mean over the kinds, and of that of each kind.
 
     `found` holds (n,) numbers in [0, 1], such as whether a rule errs, and `kinds` holds (n,) kinds
-    of the samples, such as classes. The (n_kinds,) ends for kinds without samples are NaN.
+    of the samples, such as classes. Returns the (2 + n_kinds,) lower and upper ends; those of kinds
+    without samples are NaN.
 
     The intervals are Wilson's. That of the mean has the effective number of samples: with as many,
     one share would have the variance of the mean. With (n,) `units` such as donors, whose samples
     are not independent, all intervals have the effective numbers that follow from the variance
     between the units, and quantiles of Student's t (Korn & Graubard, 1998). If all samples agree,
-    that number is the number of units. Intervals of fewer than three units are NaN.
+    that number is the number of units. Units of unequal sizes count as the effective number of
+    equal ones (Kish, 1965). Intervals of fewer than three units are NaN, and so are those of fewer
+    than two effective ones.
     """
     counts = np.bincount(kinds, minlength=n_kinds).astype(np.float64)
     counts[counts == 0] = np.nan
     n, n_there = len(found), max((counts > 0).sum(), 1)
     sums_of_kinds = np.bincount(kinds, found, n_kinds)
-    shares = sums_of_kinds / counts
-    overall, mean = sums_of_kinds.sum() / max(n, 1), np.nansum(shares) / n_there
+    of_kinds = sums_of_kinds / counts
+    shares = np.array([sums_of_kinds.sum() / max(n, 1), np.nansum(of_kinds) / n_there, *of_kinds])
     if units is None:
         # One sample more on both sides, since the share of a kind without errors varies, too.
         smoothed = (sums_of_kinds + 1) / (counts + 2)
@@ -106,43 +109,27 @@ def share_intervals(
         n_effective = min(expected * (1 - expected) / max(variance, 1e-12), n)
         # Few samples of a kind give a rough variance (Satterthwaite, 1946).
         freedom = max(variance**2 / max(np.nansum(variances**2 / counts), 1e-12), 1)
-        return (
-            wilson_interval(overall, n),
-            wilson_interval(mean, n_effective, stdtrit(freedom, 0.975)),
-            wilson_interval(shares, counts),
-        )
+        z = np.array([Z, stdtrit(freedom, 0.975), *np.full(n_kinds, Z)])
+        return wilson_interval(shares, [n, n_effective, *counts], z)
     _, units = np.unique(units, return_inverse=True)
     sizes, sums = np.zeros((2, units.max(initial=-1) + 1, n_kinds))
     np.add.at(sizes, (units, kinds), 1)
     np.add.at(sums, (units, kinds), found)
     # What each unit contributes to the deviations of the shares.
-    of_kinds = np.nan_to_num((sums - shares * sizes) / counts)
-    of_all = (sums - overall * sizes).sum(axis=1) / max(n, 1)
-    of_mean = of_kinds.sum(axis=1) / n_there
-    return (
-        _over_units(overall, of_all, sizes.sum(axis=1), n),
-        _over_units(mean, of_mean, sizes.sum(axis=1), n),
-        _over_units(shares, of_kinds, sizes, counts),
-    )
-
-
-def _over_units(
-    share: ArrayLike, deviations: Floats, sizes: Floats, n: ArrayLike
-) -> tuple[Floats, Floats]:
-    """Ends of intervals of shares, whose (u, …) deviations are sums over the samples of a unit.
-
-    Units of unequal (u, …) sizes count as the effective number of equal ones (Kish, 1965); with
-    fewer than two of these, the interval is NaN.
-    """
-    share, few = np.asarray(share, np.float64), (sizes > 0).sum(axis=0) < LEAST_UNITS
+    deviations = np.nan_to_num((sums - of_kinds * sizes) / counts)
+    of_all = (sums - shares[0] * sizes).sum(axis=1) / max(n, 1)
+    deviations = np.column_stack([of_all, deviations.sum(axis=1) / n_there, deviations])
+    sizes = np.column_stack([sizes.sum(axis=1), sizes.sum(axis=1), sizes])
     with np.errstate(divide="ignore", invalid="ignore"):
         n_units = sizes.sum(axis=0) ** 2 / np.square(sizes).sum(axis=0)
-        n_units = np.where(few | (n_units < 2), np.nan, n_units)
+        few = ((sizes > 0).sum(axis=0) < LEAST_UNITS) | (n_units < 2)
+        n_units = np.where(few, np.nan, n_units)
         variance = n_units / (n_units - 1) * np.square(deviations).sum(axis=0)
-        agree = (share == 0) | (share == 1)
-        n_effective = np.where(agree, n_units, np.minimum(share * (1 - share) / variance, n))
+        agree = (shares == 0) | (shares == 1)
+        n_effective = np.minimum(shares * (1 - shares) / variance, [n, n, *counts])
+        n_effective = np.where(agree | few, n_units, n_effective)
         z = np.where(agree, Z, stdtrit(n_units - 1, 0.975))
-    return wilson_interval(share, np.where(np.isnan(n_units), np.nan, n_effective), z)
+    return wilson_interval(shares, n_effective, z)
 
 
 def permutation_p_value(observed: float, null: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Reports of a training after each epoch, and its end."""
+"""Reports of a training after each epoch."""
 
 from __future__ import annotations
 
@@ -43,20 +43,6 @@ class Report:
 Callback: TypeAlias = Callable[[Report | None], bool]
 """Called with a report after every epoch, and with None before every batch. If it returns True, the
 training ends and keeps the best state so far."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """End of a training."""
-
-    reports: list[Report]  #: One report for each epoch
-    interrupted: bool  #: Whether a KeyboardInterrupt ended it early
-
-    @property
-    def notice(self) -> str:
-        """Text of a warning that the training was interrupted."""
-        epochs = f"{self.reports[-1].step} of {self.reports[-1].n_steps} epochs"
-        return f"training was interrupted after {epochs}; the best state so far is kept"
 
 
 class StoppedTooEarly(Exception):

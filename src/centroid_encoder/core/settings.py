@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from centroid_encoder.core.train import MIN_NORMALIZED
 from centroid_encoder.errors import check
 
+MIN_NORMALIZED = 3  # smallest batch size with batch normalisation: no batch may have one row
 HIDDEN = (500, 250, 125)  # widths of the hidden layers of most networks with hidden="auto"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
 from centroid_encoder.core.arrays import Codes, Mask, Singles
+from centroid_encoder.core.settings import resolved
 from centroid_encoder.errors import check
 
 
@@ -167,14 +168,11 @@ class Division:
 def divide(
     codes: Codes,
     params: Mapping[str, Any],
-    n_networks_for: Callable[[int], int],
+    n_features: int,
     seed: int,
     groups: Codes | None,
 ) -> Division:
-    """Choose the rows that train and validate, and the fold of each labelled row.
-
-    `n_networks_for` maps the number of training rows to the largest number of networks.
-    """
+    """Choose the rows that train and validate, and the fold of each labelled row."""
     labeled, most, n = np.flatnonzero(codes >= 0), params["max_samples"], len(codes)
     chosen = labeled
     if most is not None and len(labeled) > most:
@@ -189,7 +187,9 @@ def divide(
     train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
     own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
     most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))
-    n_networks, unjudged = min(n_networks_for(len(train)), int(most_folds)), np.zeros(n, bool)
+    n_classes, unjudged = int(codes.max()) + 1, np.zeros(n, bool)
+    most_networks = resolved(params, len(train), n_features, n_classes)["n_networks"]
+    n_networks = min(int(most_networks), int(most_folds))
     if n_networks > 1:
         folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
         # Validation rows can be merged into a training, and no row may be placed by a network that
@@ -200,7 +200,7 @@ def divide(
             of_group[own] = folds[train]
             found = of_group[groups[validation]]
             folds[validation] = np.where(found < 0, folds[validation], found)
-        n_of = np.zeros((n_networks, codes.max() + 1), dtype=np.intp)
+        n_of = np.zeros((n_networks, n_classes), dtype=np.intp)
         np.add.at(n_of, (folds[train], codes[train]), 1)
         unjudged[chosen] = (n_of == n_of.sum(axis=0))[folds[chosen], codes[chosen]]
     in_memory = np.arange(n) if most is None or n <= most else chosen

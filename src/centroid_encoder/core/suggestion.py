@@ -87,8 +87,6 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     chosen. Parameters are those of `choose`.
     """
     n = min(n, int((~is_labelled).sum()))
-    if not n:
-        return NONE
     n_clusters = min(int(is_labelled.sum()) + n, MOST_CLUSTERS, len(points))
     kind = MiniBatchKMeans if len(points) > LARGE else KMeans
     with warnings.catch_warnings():

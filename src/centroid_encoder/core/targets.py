@@ -33,7 +33,7 @@ class Batch:
 
 
 class Objective(Protocol):
-    """A loss that `train` can minimise."""
+    """A loss that a `Run` can minimise."""
 
     @property
     def n_outputs(self) -> int:
@@ -133,6 +133,10 @@ class CentroidTargets:
     def distances(self, output: Tensor) -> Tensor:
         """Distances of (b, r) outputs to the centroids; the nearest is the model's decision."""
         return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def centroids(self) -> Singles:
+        """(M, k) centroids in the standardised input space."""
+        return self.to_input(self.coordinates.cpu().numpy())
 
     def to_input(self, output: Floats) -> Singles:
         """Map (n, n_outputs) decoder outputs to the (n, k) standardised input space."""

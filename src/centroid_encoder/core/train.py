@@ -22,11 +22,9 @@ from torch.nn.functional import embedding
 from centroid_encoder.core.matrix import CHUNK
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig, captured, learning_rate_share
-from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.targets import Batch, Objective
-from centroid_encoder.errors import DivergedError
-
-MIN_NORMALIZED = 3  # smallest batch size with batch normalisation: no batch may have one row
+from centroid_encoder.errors import DivergedError, check
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,6 @@ class TrainingData:
     """(n,) for each row the one of K networks that is not trained on it, or −1; None for K = 1."""
     noise: Tensor | None = None
     """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
-
-    def some(self, which: slice) -> TrainingData:
-        """Return the data of some of the networks; tensors are not copied."""
-        noise = None if self.noise is None else self.noise[which]
-        return replace(self, inputs=self.inputs[which], noise=noise)
 
     def noisy(self, rows: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
         """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
@@ -84,53 +77,6 @@ def dropped(x: Tensor, share: float, generators: Sequence[torch.Generator]) -> T
         of_network.random_(-(2**63), None, generator=generator)
     noise = words.view(torch.int16)[:, :n].view_as(x)
     return x * (noise >= round(2**16 * share) - 2**15) * (1 / (1 - share))
-
-
-def train(
-    network: Network,
-    objective: Objective,
-    data: TrainingData,
-    config: TrainingConfig,
-    generator: torch.Generator,
-    *,
-    callback: Callback = lambda report: False,
-    frame: Callable[[Tensor], Frame | None] = lambda outputs: (outputs.cpu().numpy(), None),
-) -> Outcome:
-    """Train `network` in place.
-
-    The stages are those of the paper: layer-freeze pre-training (if any), training, and training
-    with the validation rows merged back (if any). In the end the network has the weights of the
-    epoch with the smallest validation loss, or those of the last epoch if there are no validation
-    rows. This also holds if `callback` or a KeyboardInterrupt ends the training.
-
-    The network must be initialised, and on the device of the data. The CPU `generator` is the only
-    source of randomness. `frame` computes the embedding in reports from the encoder's output for
-    all rows; by default, it is the output.
-
-    On a CPU, networks are trained in as many threads as PyTorch and the process may use, and each
-    of them computes in one thread. Threads that share a step wait for each other at every
-    operation, which takes ten times as long when other programs use the cores as well. The number
-    of threads changes the results by rounding only.
-
-    Raises
-    ------
-    StoppedTooEarly, KeyboardInterrupt
-        If `callback` or Ctrl-C ends the training before the end of its first epoch.
-    DivergedError
-        If the loss is not finite.
-    """
-    with one_thread() as n_threads:
-        run = _Run(network, objective, data, config, generator, callback, frame, n_threads)
-        try:
-            for depth in range(len(network.encoder) if config.pretrain_epochs else 0):
-                run.pretrain(depth)
-            run.train("train", config.max_epochs, data.train, data.validation)
-            if run.n_merge and not run.stopped:
-                everything = torch.cat([data.train, data.validation])
-                run.train("merge", config.merge_epochs, everything, everything[:0])
-        finally:
-            network.eval()
-    return Outcome(run.reports, run.interrupted)
 
 
 T = TypeVar("T")
@@ -177,34 +123,76 @@ def in_threads(work: Callable[[T], R], items: Iterable[T], n_threads: int) -> It
 
 
 @dataclass
-class _Run:
-    """State of a training across its stages."""
+class Run:
+    """A training of `network` in place; `start` begins it.
+
+    The stages are those of the paper: layer-freeze pre-training (if any), training, and training
+    with the validation rows merged back (if any). In the end the network has the weights of the
+    epoch with the smallest validation loss, or those of the last epoch if there are no validation
+    rows. This also holds if `callback` or a KeyboardInterrupt ends the training.
+
+    The network must be initialised, and on the device of the data. The CPU `generator` is the only
+    source of randomness. `frame` computes the embedding in reports from the encoder's output for
+    all rows; by default, it is the output.
+
+    On a CPU, networks are trained in as many threads as PyTorch and the process may use, and each
+    of them computes in one thread. Threads that share a step wait for each other at every
+    operation, which takes ten times as long when other programs use the cores as well. The number
+    of threads changes the results by rounding only.
+    """
 
     network: Network
     objective: Objective
     data: TrainingData
     config: TrainingConfig
     generator: torch.Generator
-    callback: Callback
-    frame: Callable[[Tensor], Frame | None]
-    n_threads: int
-    """Largest number of threads of the training."""
-    stopped: bool = False
-    interrupted: bool = False
+    callback: Callback = lambda report: False
+    frame: Callable[[Tensor], Frame | None] = lambda outputs: (outputs.cpu().numpy(), None)
     reports: list[Report] = field(default_factory=list)
+    """One report for each epoch."""
+    stopped: bool = False
+    """Whether it was ended early."""
+    interrupted: bool = False
+    """Whether a KeyboardInterrupt ended it early."""
 
-    def __post_init__(self) -> None:
-        config = self.config
-        self.n_merge = config.merge_epochs if len(self.data.validation) else 0
-        n_pretrain = len(self.network.encoder) * config.pretrain_epochs
-        self.n_steps = n_pretrain + config.max_epochs + self.n_merge
+    def start(self) -> Run:
+        """Train, and return the run itself.
+
+        Raises
+        ------
+        StoppedTooEarly, KeyboardInterrupt
+            If `callback` or Ctrl-C ends the training before the end of its first epoch.
+        DivergedError
+            If the loss is not finite.
+        """
+        config, data, n_networks = self.config, self.data, self.network.n_networks
+        n_stages = len(self.network.encoder) if config.pretrain_epochs else 0
+        n_merge = config.merge_epochs if len(data.validation) else 0
+        self.n_steps = n_stages * config.pretrain_epochs + config.max_epochs + n_merge
         # Noise is drawn on the device of the data.
-        seeds = torch.randint(2**62, (self.network.n_networks,), generator=self.generator)
-        device = self.data.inputs.device
+        device = data.inputs.device
+        seeds = torch.randint(2**62, (n_networks,), generator=self.generator)
         self.noise = [torch.Generator(device).manual_seed(seed) for seed in seeds.tolist()]
-        n_parts = min(self.n_threads, self.network.n_networks) if device.type == "cpu" else 1
-        ends = np.linspace(0, self.network.n_networks, n_parts + 1).astype(int).tolist()
-        self.parts = [slice(*part) for part in pairwise(ends)] if n_parts > 1 else [slice(None)]
+        with one_thread() as n_threads:
+            n_parts = min(n_threads, n_networks) if device.type == "cpu" else 1
+            ends = np.linspace(0, n_networks, n_parts + 1).astype(int).tolist()
+            self.parts = [slice(*part) for part in pairwise(ends)] if n_parts > 1 else [slice(None)]
+            try:
+                for depth in range(n_stages):
+                    self.pretrain(depth)
+                self.train("train", config.max_epochs, data.train, data.validation)
+                if n_merge and not self.stopped:
+                    everything = torch.cat([data.train, data.validation])
+                    self.train("merge", config.merge_epochs, everything, everything[:0])
+            finally:
+                self.network.eval()
+        return self
+
+    @property
+    def notice(self) -> str:
+        """Text of a warning that the training was interrupted."""
+        epochs = f"{self.reports[-1].step} of {self.reports[-1].n_steps} epochs"
+        return f"training was interrupted after {epochs}; the best state so far is kept"
 
     def pretrain(self, depth: int) -> None:
         """Train the two layers that stage `depth` adds; all other layers stay as they are."""
@@ -252,10 +240,8 @@ class _Run:
         config, data, network = self.config, self.data, self.network
         network.eval()
         runs = [self.trained(part, depth) for part in self.parts]
-        of_networks = [rows]
-        if network.n_networks > 1 and data.folds is not None:
-            folds = data.folds[rows]
-            of_networks = [rows[folds != k] for k in range(network.n_networks)]
+        folds = torch.full_like(rows, -1) if data.folds is None else data.folds[rows]
+        of_networks = [rows[folds != k] for k in range(network.n_networks)]
         for epoch in range(n_epochs):
             network.train()
             order = self.order(of_networks)
@@ -265,23 +251,15 @@ class _Run:
                 learning_rate_share((epoch + i / len(batches)) / n_epochs, config)
                 for i in range(len(batches))
             ]
-            totals = self.side_by_side(
-                [
-                    partial(run, [batch[part] for batch in batches], shares)
-                    for part, run in zip(self.parts, runs, strict=True)
-                ]
-            )
+            totals = self.side_by_side([partial(run, batches, shares) for run in runs])
             if self.stopped:
                 return
             network.eval()
             loss = float(sum(totals)) / order.shape[-1]
             validation_loss, error = self.validate(validation, depth)
-            if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
-                raise DivergedError(
-                    f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite; "
-                    "a smaller learning_rate helps",
-                    parameter="learning_rate",
-                )
+            fits = math.isfinite(loss + (validation_loss if len(validation) else 0))
+            text = f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite"
+            check(fits, f"{text}; a smaller learning_rate helps", "learning_rate", DivergedError)
             progress = stage, epoch + 1, n_epochs, len(self.reports) + 1, self.n_steps
             report = Report(*progress, loss, validation_loss, error)
             self.reports.append(report)
@@ -291,15 +269,17 @@ class _Run:
 
     def trained(
         self, part: slice, depth: int | None
-    ) -> Callable[[list[Tensor], list[float]], Tensor]:
+    ) -> Callable[[Sequence[Tensor], list[float]], Tensor]:
         """Return a function that trains a part of the networks on batches.
 
-        It is called with the rows of the batches, and with their shares of the learning rate. It
-        returns the sum of the losses of all rows.
+        It is called with the rows of the batches of all networks, and with their shares of the
+        learning rate. It returns the sum of the losses of all rows.
         """
         config, network, data, noise = self.config, self.network, self.data, self.noise[part]
         if len(self.parts) > 1:
-            network, data = network.some(part), data.some(part)
+            noises = None if data.noise is None else data.noise[part]
+            data = replace(data, inputs=data.inputs[part], noise=noises)
+            network = network.some(part)
         parameters = (
             list(network.parameters()) if depth is None else network.stage_parameters(depth)
         )
@@ -316,7 +296,7 @@ class _Run:
 
         take, stops = captured(step, noise), part == self.parts[0]
 
-        def run(batches: list[Tensor], shares: list[float]) -> Tensor:
+        def run(batches: Sequence[Tensor], shares: list[float]) -> Tensor:
             total = torch.zeros((), device=noise[0].device)
             for batch, share in zip(batches, shares, strict=True):
                 if stops and self.callback(None):
@@ -324,7 +304,7 @@ class _Run:
                 if self.stopped:
                     break
                 adam.learning_rate.fill_(config.learning_rate * share)
-                total += take(batch) * batch.shape[-1]
+                total += take(batch[part]) * batch.shape[-1]
             return total
 
         return run

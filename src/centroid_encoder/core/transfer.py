@@ -24,8 +24,7 @@ def changed_by_recentring(map_: FittedMap, z: Tensor) -> Mask:
     frequencies of the classes. It is computed in three rounds, since it changes the classes. A row
     counts in each class by its probability, and more if its class is certain.
     """
-    targets = map_.targets
-    centroids = torch.from_numpy(targets.to_input(targets.coordinates.cpu().numpy())).to(z.device)
+    centroids = torch.from_numpy(map_.targets.centroids()).to(z.device)
     probabilities, before = _judged(map_, z)
     now = before
     for _ in range(N_ROUNDS):

@@ -66,7 +66,7 @@ def calibration(
     if cells.group_key is not None:
         column = stored_column(adata, cells.group_key, "the groups that were held out")
         groups = pd.factorize(column)[0][cells.rows[known]]
-    ends = 100 * np.array(share_intervals(right.astype(float), bins, len(mean), groups)[2])
+    ends = 100 * np.array(share_intervals(right.astype(float), bins, len(mean), groups))[:, 2:]
 
     target: Any = new_axes(3.5, 4) if ax is None else ax
     start = 10 * np.floor(min(confidence.min(), np.nanmin(ends, initial=90)) / 10)

@@ -366,8 +366,8 @@ class Training(_run.Job):
             novelty=True,
             callback=callback,
         )
-        if fit.outcome.interrupted:
-            self.notices.append(fit.outcome.notice)
+        if fit.run.interrupted:
+            self.notices.append(fit.run.notice)
         return self._results_of(fit)
 
     def _results_of(self, fit: Fit) -> _run.Results:

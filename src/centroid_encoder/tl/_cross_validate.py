@@ -505,7 +505,7 @@ def train_fold(
     with joblib.parallel_config("sequential"):
         filled, given = fill_missing(X, (codes >= 0) & ~held_out), np.where(held_out, -1, codes)
         fit = estimator.fit_codes(filled, given, classes, groups=groups, callback=callback)
-        if fit.outcome.interrupted:
+        if fit.run.interrupted:
             raise KeyboardInterrupt
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
         own, n = codes[rows], len(rows)

@@ -158,11 +158,11 @@ def evaluate(
         error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
         errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
         of_units = None if units is None else units[applied]
-        *of_all, of_classes = share_intervals(errs, own, n_classes, of_units)
-        for name, (low, high) in zip((error, f"balanced_{error}"), of_all, strict=True):
-            quality[f"{name}_low"], quality[f"{name}_high"] = float(low), float(high)
+        low, high = share_intervals(errs, own, n_classes, of_units)
+        for i, name in enumerate((error, f"balanced_{error}")):
+            quality[f"{name}_low"], quality[f"{name}_high"] = float(low[i]), float(high[i])
         per_class[error] = pd.Series(errs).groupby(own).mean().reindex(per_class.index)
-        per_class[f"{error}_low"], per_class[f"{error}_high"] = of_classes
+        per_class[f"{error}_low"], per_class[f"{error}_high"] = low[2:], high[2:]
     return quality, per_class
 
 
@@ -186,8 +186,8 @@ def evaluate_confidence(
     table = pd.DataFrame({"n_predicted": np.bincount(predicted, minlength=n_classes)})
     for name, values in (("confidence", confidence), ("right", right)):
         table[name] = pd.Series(values).groupby(predicted).mean().reindex(table.index)
-    intervals = share_intervals(right.astype(float), predicted, n_classes, units)
-    table["right_low"], table["right_high"] = intervals[2]
+    ends = share_intervals(right.astype(float), predicted, n_classes, units)
+    table["right_low"], table["right_high"] = (of_shares[2:] for of_shares in ends)
     table["rough"] = table["n_predicted"] < FEW
     return dict(zip(CALIBRATION_ERRORS, errors, strict=True)), table
 

@@ -286,7 +286,7 @@ class FeaturePanel(_run.Job):
         estimator = clone(self._estimator).set_params(random_state=seed)
         given, classes = np.where(held_out, -1, codes), self._cells.class_labels
         fit = estimator.fit_codes(X, given, classes, groups=self._groups, callback=step)
-        if fit.outcome.interrupted:
+        if fit.run.interrupted:
             raise KeyboardInterrupt
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
         _, distances = judged(fit, rows)
