@@ -16,6 +16,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core import matrix
+from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
 from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
-Placed = NDArray[np.float32]
+Placed = Singles
 """(n, m + 3) embedding of cells, index of the predicted class, confidence and novelty."""
 
 MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
@@ -61,7 +62,7 @@ class Values:
     """(d,) names of its columns; None for a representation without names."""
     obs_names: pd.Index
 
-    def describe_gaps(self, n_gaps: NDArray[np.intp]) -> str:
+    def describe_gaps(self, n_gaps: Codes) -> str:
         """Return text with the numbers of gaps, from `count_gaps`, and the place of the first."""
         row, n_cells = int(np.argmax(n_gaps > 0)), (n_gaps > 0).sum()
         column = is_gap(self.X[row : row + 1]).nonzero()[1].min()
@@ -142,7 +143,7 @@ class Source:
         check(adata.X is not None, "adata.X is empty; pass layer or use_rep", "layer")
         return adata.X, "X", adata.var_names
 
-    def _columns(self, adata: Any) -> NDArray[np.intp] | None:
+    def _columns(self, adata: Any) -> Codes | None:
         """Return the columns that `mask_var` selects in an AnnData or its ``raw``; None for all."""
         mask_var = self.mask_var
         if self.is_automatic:
@@ -161,16 +162,16 @@ class Source:
 class Cells(Values):
     """Cells with labels; rows of `X` are the `kept` cells, other arrays have all cells."""
 
-    codes: NDArray[np.intp]
+    codes: Codes
     """(n_obs,) indices into `classes`; −1 for cells that have no label or are left out."""
     classes: pd.Index
     """(M,) sorted classes that have at least one cell."""
     categories: pd.Index
     """All categories of the label column, in their order."""
-    groups: NDArray[np.intp] | None
+    groups: Codes | None
     """(n_obs,) indices into `group_names`; None without groups."""
     group_names: pd.Index
-    kept: NDArray[np.bool_]
+    kept: Mask
     """(n_obs,) mask of the cells that take part; the others have missing values."""
     params: Mapping[str, Any]
     """Arguments that are not None."""
@@ -178,12 +179,12 @@ class Cells(Values):
     """Warnings for the user."""
 
     @property
-    def kept_codes(self) -> NDArray[np.intp]:
+    def kept_codes(self) -> Codes:
         """(n_kept,) `codes` of the rows of X."""
         return self.codes[self.kept]
 
     @property
-    def kept_groups(self) -> NDArray[np.intp] | None:
+    def kept_groups(self) -> Codes | None:
         """(n_kept,) `groups` of the rows of X."""
         return None if self.groups is None else self.groups[self.kept]
 
@@ -192,13 +193,13 @@ class Cells(Values):
         """(M,) `classes` as an array of strings, integers or booleans."""
         return np.asarray(self.classes.tolist())
 
-    def spread(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
+    def spread(self, values: Floats) -> Singles:
         """Return values of all cells, (n_obs, …), from those of the kept cells; NaN for others."""
         spread = np.full((len(self.kept), *values.shape[1:]), np.nan, dtype=np.float32)
         spread[self.kept] = values
         return spread
 
-    def labels_of(self, codes: NDArray[np.intp]) -> pd.Categorical:
+    def labels_of(self, codes: Codes) -> pd.Categorical:
         """Return (n_obs,) labels from (n_kept,) codes; missing for −1 and cells left out."""
         spread = np.full(len(self.kept), -1)
         spread[self.kept] = np.append(self.categories.get_indexer(self.classes), -1)[codes]
@@ -264,7 +265,7 @@ def read_cells(
     )
 
 
-def _have_values(values: Values, missing: Missing) -> NDArray[np.bool_]:
+def _have_values(values: Values, missing: Missing) -> Mask:
     """(n_obs,) mask of the cells that take part; an InputError is raised if a gap is an error."""
     X, n_gaps = values.X, count_gaps(values.X)
     if missing == "error" and n_gaps.any():
@@ -276,7 +277,7 @@ def _have_values(values: Values, missing: Missing) -> NDArray[np.bool_]:
 
 
 def _doubts(
-    values: Values, codes: NDArray[np.intp], label_key: str, classes: pd.Index, source: Source
+    values: Values, codes: Codes, label_key: str, classes: pd.Index, source: Source
 ) -> Iterator[str]:
     """Yield warnings about the classes and the values; `codes` are those of the rows."""
     doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
@@ -292,7 +293,7 @@ def _doubts(
 
 def _read_labels(
     adata: AnnData, label_key: str, unlabeled_category: str | None
-) -> tuple[NDArray[np.intp], pd.Index, pd.Index]:
+) -> tuple[Codes, pd.Index, pd.Index]:
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
     column = obs_column(adata, label_key, "label_key", may_be_result=False)
     where = f"obs[{label_key!r}]"
@@ -328,8 +329,8 @@ def _read_labels(
 
 
 def _read_groups(
-    adata: AnnData, group_key: str | None, labeled: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp] | None, pd.Index]:
+    adata: AnnData, group_key: str | None, labeled: Mask
+) -> tuple[Codes | None, pd.Index]:
     """Return (n_obs,) codes of the groups, and their names; check that labeled cells have one."""
     if group_key is None:
         return None, pd.Index([])
@@ -353,9 +354,7 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
     check(any((part != first).any() for part in parts), text, "layer")
 
 
-def _no_measurements(
-    X: Matrix | Lazy, codes: NDArray[np.intp], names: NDArray[np.object_]
-) -> Iterator[str]:
+def _no_measurements(X: Matrix | Lazy, codes: Codes, names: NDArray[np.object_]) -> Iterator[str]:
     """Yield sentences on features that equal the classes or are whole numbers in row order.
 
     At most 2,000 labeled rows are tested.
@@ -367,7 +366,7 @@ def _no_measurements(
     if len(rows) < 20 or len(classes) > len(rows) / 2:
         return
 
-    def values(some: NDArray[np.intp]) -> NDArray[Any]:
+    def values(some: Codes) -> NDArray[Any]:
         """Return the values of some rows, read in parts, since `X` may be in a file."""
         parts = np.array_split(some, len(some) // 64 + 1)
         return np.vstack([dense(X[part][:, columns]) for part in parts])
@@ -402,7 +401,7 @@ class NewCells(Values):
     """Cells, and the map that places them."""
 
     model: CentroidEncoder
-    index: NDArray[np.intp]
+    index: Codes
     """(d,) columns of the map's features, −1 for a missing one."""
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error, and 0 if cells with
@@ -417,7 +416,7 @@ class NewCells(Values):
         return n_classes + self.model.n_components + 3
 
     @property
-    def absent(self) -> NDArray[np.bool_]:
+    def absent(self) -> Mask:
         """(d,) mask of the map's features that all cells lack."""
         return self.index < 0
 
@@ -455,7 +454,7 @@ class NewCells(Values):
         found[cells.unusable] = np.nan
         return found.astype(np.float32)
 
-    def have_values(self) -> NDArray[np.bool_]:
+    def have_values(self) -> Mask:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
         parts = (self.imputed(in_memory(self.X[part])).unusable for part in chunks_of(self.X))
         return ~np.concatenate([np.empty(0, dtype=bool), *parts])
@@ -485,7 +484,7 @@ def read_new_cells(
     return cells, notices
 
 
-def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[NDArray[np.intp], list[str]]:
+def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[Codes, list[str]]:
     """Return the columns of the features `wanted`, −1 for a missing one, and warnings."""
     names = pd.Index(values.names)
     exact = index = names.get_indexer(wanted)
@@ -504,7 +503,7 @@ def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[NDArray[np.intp
 
 
 def _lacking(
-    values: Values, model: CentroidEncoder, index: NDArray[np.intp], max_missing: float | None
+    values: Values, model: CentroidEncoder, index: Codes, max_missing: float | None
 ) -> list[str]:
     """Return a warning about features of the map that all cells lack; check that they may."""
     used = model.feature_weights_ > 0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask, Singles
 from centroid_encoder.core.calibration import calibration_error
 from centroid_encoder.core.quality import (
     input_neighbors,
@@ -23,14 +23,11 @@ from centroid_encoder.errors import check
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._cells import Cells
-from centroid_encoder.tl._result import CALIBRATION_ERRORS, LARGEST
 from centroid_encoder.tl._summary import differing_settings
 
 if TYPE_CHECKING:
     from centroid_encoder.core.fit import Fit
 
-Codes = NDArray[np.intp]
-Floats = NDArray[np.floating]
 FEW = 20
 """Shares of fewer predictions are marked as rough."""
 N_FOLDS = 5
@@ -70,7 +67,7 @@ def input_errors(X: Any, fit: Fit, codes: Codes, rows: Codes) -> pd.Series:
     return pd.Series(input_neighbors(X, known, codes[known], new) != codes[new], new).astype(float)
 
 
-def judged(fit: Fit, index: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def judged(fit: Fit, index: Codes) -> tuple[Singles, Singles]:
     """Return the (n, m) places of some rows, and their (n, K) distances to the classes."""
     none = (np.empty((0, n), np.float32) for n in (fit.map.n_components, len(fit.known)))
     places, distances = map(np.concatenate, zip(none, *fit.judge(index), strict=True))
@@ -111,7 +108,7 @@ def errors_by_rule(
         nearest = fit.known[nearest_center(places, fit.map.centers)]
         found |= {"voronoi": nearest, "decoder": predicted}
     counted = codes[train][np.isin(codes[train], classes)]
-    found[LARGEST] = np.full(len(rows), np.bincount(counted, minlength=1).argmax())
+    found[_result.LARGEST] = np.full(len(rows), np.bincount(counted, minlength=1).argmax())
     return pd.DataFrame({rule: of_rule != codes[rows] for rule, of_rule in found.items()}, rows)
 
 
@@ -126,7 +123,7 @@ def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
     for rule in wrong:
         errs = wrong[rule].astype(float)
         rates[f"{rule}_error"] = errs.mean()
-        if rule != LARGEST:
+        if rule != _result.LARGEST:
             rates[f"balanced_{rule}_error"] = errs.groupby(codes).mean().mean()
     return rates
 
@@ -154,7 +151,7 @@ def evaluate(
     if units is not None:
         quality["n_groups"] = len(np.unique(units))
     per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
-    for rule in wrong.columns.drop(LARGEST, errors="ignore"):
+    for rule in wrong.columns.drop(_result.LARGEST, errors="ignore"):
         error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
         errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
         of_units = None if units is None else units[applied]
@@ -170,7 +167,7 @@ def evaluate_confidence(
     predicted: Codes,
     confidence: Floats,
     before: Floats,
-    right: NDArray[np.bool_],
+    right: Mask,
     n_classes: int,
     units: Codes | None = None,
 ) -> tuple[dict[str, float], pd.DataFrame]:
@@ -189,7 +186,7 @@ def evaluate_confidence(
     intervals = share_intervals(right.astype(float), predicted, n_classes, units)
     table["right_low"], table["right_high"] = intervals[2]
     table["rough"] = table["n_predicted"] < FEW
-    return dict(zip(CALIBRATION_ERRORS, errors, strict=True)), table
+    return dict(zip(_result.CALIBRATION_ERRORS, errors, strict=True)), table
 
 
 @dataclass(frozen=True)
@@ -200,14 +197,14 @@ class HeldOut:
     """Description of the cells, for a title."""
     quality: Mapping[str, Any]
     """Errors of the cells, and their number ``n``, before any selection of cells."""
-    rows: NDArray[np.intp]
+    rows: Codes
     """(n_held_out,) rows of the cells."""
-    own: NDArray[np.intp]
+    own: Codes
     """(n_held_out,) own class, as an index into the classes in the order of their categories."""
-    predicted: NDArray[np.intp]
-    judged: NDArray[np.intp]
+    predicted: Codes
+    judged: Codes
     """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
-    confidence: NDArray[np.float64]
+    confidence: Doubles
     """(n_held_out,) probability of the predicted class."""
     group_key: str | None
     """Column of their groups, if whole groups were held out."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
+from centroid_encoder.core.arrays import Codes, Floats, Mask
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.train import one_thread
@@ -23,7 +24,7 @@ from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, obs_key, plain_key
-from centroid_encoder.tl import _result
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import (
     MAX_MISSING,
     NewCells,
@@ -36,16 +37,6 @@ from centroid_encoder.tl._check import check_choice, listed, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
-from centroid_encoder.tl._run import (
-    Callback,
-    Job,
-    Progress,
-    Results,
-    check_not_replaced,
-    from_job,
-    result_key,
-    results_of,
-)
 from centroid_encoder.tl._summary import CLUSTERING, LEAST_EXPECTED, compared_words
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -77,7 +68,7 @@ DOUBTED = (
 )
 
 
-@from_job
+@_run.from_job
 def ingest(
     adata: AnnData,
     reference: AnnData | CentroidEncoder | str | os.PathLike[str],
@@ -265,7 +256,7 @@ def ingest(
     allowed = _allowed(missing, max_missing, limits)
     text = "parents has no effect with min_confidence=0: every cell gets a class"
     check(parents is None or min_confidence > 0, text, "parents")
-    key_added = plain_key(key) if key_added is None else result_key(key_added)
+    key_added = plain_key(key) if key_added is None else _run.result_key(key_added)
     _result.check_free(adata, key_added)
     check(adata.n_obs, "adata has no cells")
     model, origin, known = read_reference(reference, key, device)
@@ -329,14 +320,14 @@ def _allowed(
 
 def _own_labels(
     adata: AnnData, label_key: str | None, of_map: str | None, written: str, categories: pd.Index
-) -> tuple[str | None, NDArray[np.intp] | None]:
+) -> tuple[str | None, Codes | None]:
     """Return the column of labels to compare, and (n_obs,) indices of its classes; None if none.
 
     By default it is the label column of the map, unless the results are `written` there.
     """
     column = of_map if label_key is None else label_key
     if label_key is not None:
-        check_not_replaced(label_key, written)
+        _run.check_not_replaced(label_key, written)
     elif column not in adata.obs or column == written:
         return None, None
     labels = obs_column(adata, str(column)).astype(object)
@@ -353,7 +344,7 @@ def _own_labels(
 
 
 @dataclass(eq=False)
-class Ingestion(Job):
+class Ingestion(_run.Job):
     """A job that places new cells in a map.
 
     `origin` is the name of the reference, ``uns[key]["params"]["ingested_from"]``; it may be
@@ -367,18 +358,18 @@ class Ingestion(Job):
     """Classes in the order of the label column of the reference."""
     _colors: list[str] | None
     """Their colours."""
-    _own_labels: NDArray[np.intp] | None
+    _own_labels: Codes | None
     """(n_obs,) index into these classes of the cells' own labels, if they are compared; or −1."""
     _hierarchy: Hierarchy | None
     _probabilities: bool
     """Whether the probabilities of all classes are stored."""
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
+    def kept(self) -> Mask:
         """(n_obs,) mask of the cells that have enough values; this reads all of them."""
         return self._cells.have_values()
 
-    def _compute(self, callback: Callback) -> Results:
+    def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
@@ -399,11 +390,11 @@ class Ingestion(Job):
         for part in parts:
             placed[n_done : n_done + len(part)] = part
             n_done += len(part)
-            if callback(Progress(n_done, n)) and n_done < n:
+            if callback(_run.Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
         return self._results_of(placed)
 
-    def _expect(self, confidence: NDArray[np.floating], assigned: NDArray[np.bool_]) -> None:
+    def _expect(self, confidence: Floats, assigned: Mask) -> None:
         """Estimate how many of the classes in a mask are wrong; warn if they are many."""
         cells, map_ = self._cells, self._cells.model.fitted_map
         usable = np.flatnonzero(np.isfinite(confidence))
@@ -429,7 +420,7 @@ class Ingestion(Job):
                 reason = MOVED if changed > doubt else DOUBTED.format(1 - doubt)
                 self.notices.append(WRONG.format(expected, reason))
 
-    def _results_of(self, placed: Placed) -> Results:
+    def _results_of(self, placed: Placed) -> _run.Results:
         key, model, colors = self.key, self._cells.model, self._colors
         classes, params = pd.Index(model.classes_.tolist()), self._params
         n_classes = placed.shape[1] - model.n_components - 3
@@ -481,11 +472,11 @@ class Ingestion(Job):
             "split": pd.Categorical([_result.QUERY] * len(label)),
         }
         places, of_all = places.copy(), of_classes.copy() if self._probabilities else None
-        results = results_of(key, stored, columns, places, of_all)
+        results = _run.results_of(key, stored, columns, places, of_all)
         results["uns"][colors_key(obs_key(key, "label"))] = colors
         return results
 
-    def _check_usable(self, usable: NDArray[np.bool_]) -> None:
+    def _check_usable(self, usable: Mask) -> None:
         """Add a notice on cells that have no place."""
         n_unusable, n = int((~usable).sum()), len(usable)
         if n_unusable and self._params["missing"] == "drop":
@@ -500,9 +491,9 @@ class Ingestion(Job):
         self,
         hierarchy: Hierarchy,
         label: pd.Categorical,
-        may: NDArray[np.bool_],
+        may: Mask,
         of_classes: Placed,
-        confidence: NDArray[np.floating],
+        confidence: Floats,
     ) -> tuple[pd.Categorical, NDArray[np.int8]]:
         """Give the cells in a mask the lowest parent that is sure, and its probability.
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Floats
 from centroid_encoder.errors import check
 from centroid_encoder.tl._check import check_known, entry_of
 from centroid_encoder.tl._result import UNASSIGNED
@@ -53,7 +53,7 @@ class Hierarchy:
             chain.append(parent)
         return chain
 
-    def at_level(self, level: int) -> tuple[pd.Index, NDArray[np.intp]]:
+    def at_level(self, level: int) -> tuple[pd.Index, Codes]:
         """Names at a level, and the (M,) index of the name for each class.
 
         It is the highest ancestor up to this level, or the class itself.
@@ -63,7 +63,7 @@ class Hierarchy:
         codes, names = pd.factorize(np.where(steps.max(axis=1) > 0, highest, self.classes))
         return pd.Index(names), codes
 
-    def lowest(self, probabilities: NDArray[np.floating], least: float) -> NDArray[np.intp]:
+    def lowest(self, probabilities: Floats, least: float) -> Codes:
         """(n,) lowest ancestor with at least a probability, for (n, M) of the classes; −1 if none.
 
         The lowest one has the fewest classes; of equal ones it is the more probable.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 
 from centroid_encoder.checks import Number
-from centroid_encoder.core.arrays import Codes
+from centroid_encoder.core.arrays import Codes, Doubles, Mask
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.inputs import class_sums
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Method = Literal["auroc", "map"]
-Doubles = NDArray[np.float64]
 Groups = tuple[pd.Index, Codes, Codes, int | None]
 """Names of the groups that have cells; the (n_obs,) group of each cell, −1 for cells that take no
 part; the groups that are ranked; the group with which they are compared, or None for the rest."""
@@ -232,9 +231,7 @@ def _is_ranking(stored: Any) -> bool:
     return isinstance(params, Mapping) and params.get("method") in get_args(Method)
 
 
-def _read_groups(
-    adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
-) -> Groups:
+def _read_groups(adata: AnnData, groupby: str, groups: Any, reference: str, chosen: Mask) -> Groups:
     column = categorical(adata, groupby, "groupby")
     column[~chosen] = np.nan
     column = column.remove_unused_categories()
@@ -429,7 +426,7 @@ def _circular(adata: AnnData, column: str) -> str:
     return ""
 
 
-def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, NDArray[np.bool_]]:
+def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, Mask]:
     """(G, d) p-values of t-tests between means of `units`, donors or images.
 
     Returns also the (G,) mask of the groups that have too few of them.

@@ -30,6 +30,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Floats, Mask
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
 from centroid_encoder.tables import (
@@ -155,7 +156,7 @@ class StoredMap(Stored):
     """``uns[key]``: a map and its training; the classes are sorted."""
 
     MARK = "centers"
-    centers: NDArray[np.floating]
+    centers: Floats
     """(M, m) centers of the Voronoi cells."""
     history: pd.DataFrame | None = None
     """One row per epoch; None after `tl.ingest`."""
@@ -332,7 +333,7 @@ def id_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
-def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
+def own_cells(adata: AnnData, name: str, stored: Stored) -> Mask:
     """(n_obs,) mask of the cells of the result `stored` in ``uns[name]``.
 
     A warning has the number of the others; an InputError is raised if all are others. Cells without
@@ -358,17 +359,17 @@ class Result:
     stored: StoredMap
     """The map as it is stored; its classes are sorted."""
     classes: pd.Index
-    centers: NDArray[np.floating]
+    centers: Floats
     """(M, m) centers of the Voronoi cells."""
-    embedding: NDArray[np.floating]
+    embedding: Floats
     """(n_obs, m); NaN for cells left out, also by `own_cells`."""
-    codes: NDArray[np.intp]
+    codes: Codes
     """(n_obs,) index into `classes`; −1 for unlabeled cells."""
-    predicted: NDArray[np.intp]
+    predicted: Codes
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out or not judged."""
     split: pd.Series
     """One of `SPLITS` for every cell; after `ingest` ``"query"``; missing for cells left out."""
-    unassigned: NDArray[np.bool_]
+    unassigned: Mask
     """(n_obs,) mask of the ingested cells that got no class, and no parent of classes."""
     categories: pd.Index
     """Categories of the label column, to which the colours in ``uns`` belong."""
@@ -379,7 +380,7 @@ class Result:
         return self.stored.label_key
 
     @property
-    def embedded(self) -> NDArray[np.bool_]:
+    def embedded(self) -> Mask:
         """(n_obs,) mask of the cells that have a place in the map."""
         return np.asarray(~np.isnan(self.embedding[:, 0]))
 
@@ -388,7 +389,7 @@ class Result:
         """Whether `tl.ingest` placed any of the cells."""
         return bool((self.split == QUERY).any())
 
-    def found_in(self, regions: Regions) -> NDArray[np.intp]:
+    def found_in(self, regions: Regions) -> Codes:
         """(n_obs,) index of the class in whose region each cell lies; −1 if it was not judged.
 
         For ``"decoder"``, it is the predicted class; an InputError is raised without a decoder.
@@ -409,18 +410,18 @@ class Result:
         return "decoder" if self.stored.has_decoder else "voronoi"
 
     @property
-    def unjudged(self) -> NDArray[np.bool_]:
+    def unjudged(self) -> Mask:
         """(n_obs,) mask of cells with a place but without a prediction."""
         is_train = (self.split == TRAIN).to_numpy()
         return np.asarray(self.embedded & (self.predicted < 0) & is_train)
 
-    def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
+    def misplaced(self, regions: Regions) -> Mask:
         """(n_obs,) mask of the labeled cells that lie in another class's region."""
         found = self.found_in(regions)
         return np.asarray((self.codes >= 0) & (found >= 0) & (found != self.codes))
 
     @cached_property
-    def _nearest(self) -> NDArray[np.intp]:
+    def _nearest(self) -> Codes:
         placed, found = self.embedded & ~self.unjudged, np.full(len(self.codes), -1, np.intp)
         found[placed] = nearest_center(self.embedding[placed], self.centers, self.codes[placed])
         return found
@@ -546,7 +547,7 @@ def label_categories(column: pd.Series) -> pd.Index:
     return values.astype("category").cat.categories
 
 
-def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArray[np.intp]:
+def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> Codes:
     """(M,) indices that put sorted classes into the order of the categories.
 
     A class without a category keeps its place.
