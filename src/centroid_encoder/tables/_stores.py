@@ -18,14 +18,14 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "chunks") or hasattr(X, "to_memory")
 
 
-def _group(folder: Path) -> Any:
-    """Return the zarr group in a folder; None if the folder is no zarr store."""
+def _holds_anndata(folder: Path) -> bool:
+    """Return whether a folder is the zarr store of an AnnData."""
     import zarr
 
     try:
-        return zarr.open_group(folder, mode="r")
+        return zarr.open_group(folder, mode="r").attrs.get("encoding-type") == "anndata"
     except Exception:  # zarr raises many kinds of errors
-        return None
+        return False
 
 
 @contextmanager
@@ -88,15 +88,12 @@ def check_links(file: Any) -> None:
 
 def check_store(folder: Path) -> None:
     """Raise an UnreadableError if a folder is no zarr store of an AnnData, or has a link."""
-    group, name = _group(folder), folder.name
-    text = f"{name} cannot be read: it is a folder, but no zarr store"
-    check(group is not None, text, kind=UnreadableError)
-    if group.attrs.get("encoding-type") != "anndata":
-        text = f"{name} is a zarr store, but not of an AnnData; is it one of images?"
-        if tables := sorted(f"tables/{table.name}" for table in folder.glob("tables/*/")):
-            text = f"{name} is a store of SpatialData; open it with napari-spatialdata, or one of"
-            text += f" its tables here: {', '.join(tables)}"
-        raise UnreadableError(text)
+    text = f"{folder.name} cannot be read: it is a folder, but no zarr store of an AnnData"
+    groups = [x.parent for x in folder.glob("tables/*/*") if x.name in (".zgroup", "zarr.json")]
+    if tables := sorted(f"tables/{group.name}" for group in groups):
+        text = f"{folder.name} is a store of SpatialData; open it with napari-spatialdata, or one"
+        text += f" of its tables here: {', '.join(tables)}"
+    check(_holds_anndata(folder), text, kind=UnreadableError)
     check_no_links(folder)
 
 
@@ -118,10 +115,8 @@ def check_store_target(path: str | os.PathLike[str]) -> Path:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
     path = Path(os.path.realpath(path))
-    if path.exists():
-        group = _group(path)
-        if group is None or group.attrs.get("encoding-type") != "anndata":
-            raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
+    if path.exists() and not _holds_anndata(path):
+        raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
     return path
 
 

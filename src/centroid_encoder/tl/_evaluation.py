@@ -86,20 +86,9 @@ def errors_by_rule(
     """Return whether each rule errs for some rows; the rows are the index.
 
     The rules are ``"knn"``, ``"voronoi"``, `LARGEST` and, if the map has a decoder, ``"decoder"``;
-    without a decoder, the class of a cell is that of its Voronoi cell.
-
-    Parameters
-    ----------
-    fit
-        The training.
-    codes
-        Classes of all rows.
-    rows, places, predicted
-        (n,) rows, their (n, m) places and their (n,) predicted classes.
-    train_places
-        Places of the training cells. If these are the rows, none is its own neighbour.
-    classes
-        Classes with judged cells; `LARGEST` predicts the largest of them in the training.
+    without a decoder, the class of a cell is that of its Voronoi cell. A training cell is not its
+    own neighbour. `codes` are the classes of all cells, and `classes` those with judged cells;
+    `LARGEST` predicts the largest of them in the training.
     """
     train = fit.trained
     points = None if np.array_equal(rows, train) else places
@@ -118,7 +107,7 @@ def count_unjudged(codes: Codes) -> dict[str, int]:
 
 
 def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
-    """Return the number of cells, and the errors of all rules; the parameters are as below."""
+    """Return the number of cells, and the errors of all rules; the parameters are as in `evaluate`."""
     rates: dict[str, float] = {"n": len(wrong)}
     for rule in wrong:
         errs = wrong[rule].astype(float)
@@ -135,17 +124,8 @@ def evaluate(
 
     Errors are pooled: each cell counts the same, whatever its fold or group is. Balanced errors are
     means over the classes that have cells. Their 95 % intervals are those of `share_intervals`.
-
-    Parameters
-    ----------
-    wrong
-        How often each rule errs for each of n cells, in [0, 1]; NaN where it was not applied.
-    codes
-        (n,) classes of these cells.
-    n_classes
-        Number of classes.
-    units
-        (n,) groups of these cells.
+    `wrong` is how often each rule errs for each of n cells, in [0, 1], and NaN where it was not
+    applied; `codes` and `units` are the (n,) classes and groups of these cells.
     """
     quality = error_rates(wrong, codes)
     if units is not None:

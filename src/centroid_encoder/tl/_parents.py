@@ -19,15 +19,7 @@ Parents: TypeAlias = "Level | Sequence[Level]"
 
 
 class Hierarchy:
-    """Classes and their ancestors.
-
-    Parameters
-    ----------
-    classes
-        (M,) classes.
-    parent_of
-        Parent of classes and of other parents; a class without one has no ancestors.
-    """
+    """The (M,) classes and their ancestors; a class without a parent has none."""
 
     def __init__(self, classes: pd.Index, parent_of: Mapping[Any, Any]) -> None:
         self.classes, self.parent_of = classes, dict(parent_of)

@@ -64,14 +64,8 @@ def _columns_of_positions(adata: AnnData) -> tuple[list[str], list[str]]:
 
 def numbers(value: Any) -> Floats | None:
     """Return a matrix of numbers with at least one complete row, or None for anything else."""
-    if isinstance(value, pd.DataFrame) or hasattr(value, "compute"):
-        value = in_memory(value)
-    if not isinstance(value, np.ndarray) or value.ndim != 2:
-        return None
-    if value.dtype == object:
-        with suppress(TypeError, ValueError):
-            value = value.astype(float)
-    if value.dtype.kind not in "iuf":
-        return None
-    table = value.astype(float)
-    return table if np.isfinite(table).all(axis=1).any() else None
+    with suppress(TypeError, ValueError):
+        table = np.asarray(in_memory(value), dtype=np.float64)
+        if table.ndim == 2 and np.isfinite(table).all(axis=1).any():
+            return table
+    return None

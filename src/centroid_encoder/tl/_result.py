@@ -1,12 +1,4 @@
-"""The results in an AnnData: their keys, the stored values, and functions that read them.
-
-The functions below return the names of a result `key`:
-
-- in ``obsm``: `embedding_key`;
-- in ``obs``: `obs_key`, for the result and for the cross-validation beside it;
-- in ``uns``: the key itself (`StoredMap` or `StoredPanel`), `cv_key` (`StoredCrossValidation`),
-  `colors_key`;
-- in ``var``: `panel_column`.
+"""The results in an AnnData: the stored values, and functions that read them.
 
 `anndata.concat` can put the cells of several results into one table, and joins what is under one
 key of ``uns``. The column ``…_map`` has the id of the result of each cell, and ``parts`` of ``uns``
