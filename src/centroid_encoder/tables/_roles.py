@@ -135,12 +135,6 @@ def names_group(name: object) -> bool:
     return is_group and MEASURES.isdisjoint([*found, *parts])
 
 
-def _is_measure(name: str) -> bool:
-    """Return whether a column has the name of a measurement; "Branch number" may be an id."""
-    parts = words(name)
-    return not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
-
-
 def axis(name: object, *, in_doubt: bool = False) -> str | None:
     """Return the axis of a column of positions: x, y, z or a number; None for other columns.
 
@@ -361,7 +355,9 @@ def _by_values(
     # Few cells express a rare gene, which has few counts, too.
     typical = 0 if is_counts and len(left) >= 20 else typical
     for name in (name for name in left if name not in follow):
-        values, whole, is_measure = _values(columns[name]), name in integers, _is_measure(name)
+        values, whole, parts = _values(columns[name]), name in integers, words(name)
+        # "Branch number" may be an id.
+        is_measure = not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
         may_group = 1 < len(sizes) <= most
@@ -427,13 +423,11 @@ def _following(
     known = [*{axis(name) or name: name for name in places[::-1]}.values()]
     follows = np.zeros(len(names), bool)
     images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
-    for codes in [np.zeros(len(columns[names[0]]), int), *images]:
-        rows = _sampled_rows(codes)
-        values, at = (
-            np.stack([_values(columns[name].iloc[rows]) for name in some], axis=1)
-            for some in (names, known)
-        )
-        follows |= are_places(values, at, codes[rows])
+    values, at = (
+        np.stack([_values(columns[name]) for name in some], axis=1) for some in (names, known)
+    )
+    for codes in (None, *images):
+        follows |= are_places(values, at, codes)
     like = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
     new: dict[str, Found] = {}
     for name in itertools.compress(names, follows):
@@ -441,12 +435,6 @@ def _following(
         doubt = "", f"runs with the position {places[0]!r}", True
         new[name] = doubt if is_measure else ("position", like, not sure)
     return new
-
-
-def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return the rows of up to `MAX_FITTED` cells: of few images, if these have many cells."""
-    rows = np.random.default_rng(0).permutation(len(images))
-    return rows[np.argsort(images[rows], kind="stable")][:MAX_FITTED]
 
 
 def are_places(
@@ -461,7 +449,9 @@ def are_places(
     are (n,) codes, if the origin of the values or of the places differs between images.
     """
     codes = np.zeros(len(places), int) if images is None else images
-    rows = _sampled_rows(codes)
+    rows = np.random.default_rng(0).permutation(len(codes))
+    # These are cells of few images, if the images have many cells.
+    rows = rows[np.argsort(codes[rows], kind="stable")][:MAX_FITTED]
     rows = rows[np.isfinite(places[rows]).all(axis=1)]
     codes, found = np.unique(codes[rows], return_inverse=True)[1], np.zeros(values.shape[1], bool)
     for i, column in enumerate(values[rows].T):

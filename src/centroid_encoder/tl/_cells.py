@@ -8,6 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
-Placed = Singles
-"""(n, m + 3) embedding of cells, index of the predicted class, confidence and novelty."""
+Placed = tuple[Codes, Singles, Singles, Singles, Singles]
+"""(n,) index of the predicted class, (n, m) places, (n,) confidence and novelty of cells, and
+(n, M) probabilities of all classes, or (n, 0) if they are not wanted."""
 
 MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
 """Texts of missing values in pandas, NumPy, R and spreadsheets, in lower case."""
@@ -410,12 +412,6 @@ class NewCells(Values):
     """Whether `placed` returns the probabilities of all classes."""
 
     @property
-    def width(self) -> int:
-        """Number of columns of `placed`."""
-        n_classes = len(self.model.classes_) if self.all_classes else 0
-        return n_classes + self.model.n_components + 3
-
-    @property
     def absent(self) -> Mask:
         """(d,) mask of the map's features that all cells lack."""
         return self.index < 0
@@ -435,11 +431,7 @@ class NewCells(Values):
         return cells
 
     def placed(self, X: Any, start: int = 0, n_threads: int = 1) -> Iterator[Placed]:
-        """Place X, the rows of the matrix from `start` on, in chunks.
-
-        The columns are the probabilities of all classes, if they are wanted, the places, the
-        predicted class, its probability, and the novelty.
-        """
+        """Place X, the rows of the matrix from `start` on, in chunks."""
         from centroid_encoder.core.train import in_threads
 
         parts = ((start + part.start, in_memory(X[part])) for part in chunks_of(X))
@@ -449,10 +441,11 @@ class NewCells(Values):
         cells = self.imputed(*chunk[::-1])
         places, probabilities, predicted = cells.judge()
         confidence = probabilities[np.arange(len(predicted)), predicted]
-        first = [probabilities] if self.all_classes else []
-        found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
-        found[cells.unusable] = np.nan
-        return found.astype(np.float32)
+        wanted = probabilities if self.all_classes else probabilities[:, :0]
+        found = [x.astype(np.float32) for x in (places, confidence, cells.novelty(), wanted)]
+        for values in found:
+            values[cells.unusable] = np.nan
+        return predicted, *found
 
     def have_values(self) -> Mask:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
@@ -534,19 +527,18 @@ def chunks_of(X: Any) -> Iterator[slice]:
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
+    from dask import compute
     from dask.delayed import delayed
 
     # The matrix and the names of the cells are not sent to the workers.
     alone = replace(cells, X=None, names=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
-    shared, meta = delayed(alone, pure=False, traverse=False), np.empty((0, 0), np.float32)
-    chunks = (X.chunks[0], (cells.width,))
-    placed = X.map_blocks(_placed_block, shared, chunks=chunks, meta=meta)
-    for i in range(0, placed.numblocks[0], BLOCKS):
-        yield placed.blocks[i : i + BLOCKS].compute()
+    shared, starts = delayed(alone, pure=False, traverse=False), np.cumsum([0, *X.chunks[0]])
+    blocks = zip(X.to_delayed()[:, 0], starts.tolist(), strict=False)
+    tasks = [delayed(_placed_block)(shared, block, start) for block, start in blocks]
+    for i in range(0, len(tasks), BLOCKS):
+        yield from chain.from_iterable(compute(*tasks[i : i + BLOCKS]))
 
 
-def _placed_block(block: Any, cells: NewCells, block_info: Any = None) -> Placed:
+def _placed_block(cells: NewCells, block: Any, start: int) -> list[Placed]:
     """Place the cells of a chunk of a dask array."""
-    (start, _), _ = block_info[0]["array-location"]
-    none = np.empty((0, cells.width), np.float32)
-    return np.concatenate([none, *cells.placed(in_memory(block), start)])
+    return list(cells.placed(in_memory(block), start))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
-from centroid_encoder.core.arrays import Codes, Floats, Mask
+from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.train import one_thread
@@ -384,15 +384,15 @@ class Ingestion(_run.Job):
         if counts and not matrix.looks_whole(x):
             text = f"the map was trained on whole numbers, like counts; {cells.where} holds others"
             self.notices.append(text)
-        placed, n_done = np.empty((n, cells.width), np.float32), 0
+        placed, n_done = list[Placed](), 0
         with one_thread() as n_threads:
             parts = placed_chunks(cells, X) if is_dask else cells.placed(X, n_threads=n_threads)
         for part in parts:
-            placed[n_done : n_done + len(part)] = part
-            n_done += len(part)
+            placed.append(part)
+            n_done += len(part[0])
             if callback(_run.Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        return self._results_of(placed)
+        return self._results_of(*map(np.concatenate, zip(*placed, strict=True)))
 
     def _expect(self, confidence: Floats, assigned: Mask) -> None:
         """Estimate how many of the classes in a mask are wrong; warn if they are many."""
@@ -420,23 +420,25 @@ class Ingestion(_run.Job):
                 reason = MOVED if changed > doubt else DOUBTED.format(1 - doubt)
                 self.notices.append(WRONG.format(expected, reason))
 
-    def _results_of(self, placed: Placed) -> _run.Results:
+    def _results_of(self, predicted: Codes, *of_cells: Singles) -> _run.Results:
+        places, confidence, novelty, of_classes = of_cells
         key, model, colors = self.key, self._cells.model, self._colors
         classes, params = pd.Index(model.classes_.tolist()), self._params
-        n_classes = placed.shape[1] - model.n_components - 3
-        of_classes, places, others = np.split(placed, [n_classes, -3], axis=1)
-        predicted, confidence, novelty = others.T.copy()
         self._check_usable(np.isfinite(confidence))
         assigned = confidence >= params["min_confidence"]
         if params["max_novelty"] < 1:
             assigned &= novelty <= params["max_novelty"]
-        logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
+        logger.info(
+            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(predicted)
+        )
         self._expect(confidence, assigned)
         params = {"ingested_from": self.origin, **self._params}
-        codes = np.where(assigned, predicted, -1).astype(np.intp)
+        codes = np.where(assigned, predicted, -1)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
-        level = None
+        level = parents = None
         if (hierarchy := self._hierarchy) is not None:
+            pairs = hierarchy.parent_of.items()
+            parents = pd.DataFrame(pairs, columns=["child", "parent"], dtype=str)
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
             may = ~assigned & is_known & np.isfinite(confidence)
             label, level = self._coarse(hierarchy, label, may, of_classes, confidence)
@@ -461,7 +463,7 @@ class Ingestion(_run.Job):
             model.fitted_map.centers,
             model={"config": json.dumps(config), "arrays": arrays},
             compared=compared,
-            parents=None if hierarchy is None else hierarchy.to_frame(),
+            parents=parents,
             id=_result.id_of(arrays),
         )
         columns: dict[Column, Any] = {
@@ -471,7 +473,7 @@ class Ingestion(_run.Job):
             "novelty": novelty,
             "split": pd.Categorical([_result.QUERY] * len(label)),
         }
-        places, of_all = places.copy(), of_classes.copy() if self._probabilities else None
+        of_all = of_classes if self._probabilities else None
         results = _run.results_of(key, stored, columns, places, of_all)
         results["uns"][colors_key(obs_key(key, "label"))] = colors
         return results
@@ -492,7 +494,7 @@ class Ingestion(_run.Job):
         hierarchy: Hierarchy,
         label: pd.Categorical,
         may: Mask,
-        of_classes: Placed,
+        of_classes: Singles,
         confidence: Floats,
     ) -> tuple[pd.Categorical, NDArray[np.int8]]:
         """Give the cells in a mask the lowest parent that is sure, and its probability.

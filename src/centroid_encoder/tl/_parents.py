@@ -64,10 +64,6 @@ class Hierarchy:
         order = np.where(shares >= least, shares - 2.0 * self.members.sum(axis=0), -np.inf)
         return np.where(np.isfinite(order.max(axis=1)), order.argmax(axis=1), -1)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the pairs of children and parents."""
-        return pd.DataFrame(self.parent_of.items(), columns=["child", "parent"], dtype=str)
-
 
 def read_parents(
     parents: Parents | None, classes: pd.Index, obs: pd.DataFrame | None, label_key: str | None

@@ -87,7 +87,10 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """An entry of ``uns``: the attributes are its parts, without those that are None."""
+    """An entry of ``uns``: the attributes are its parts, without those that are None.
+
+    The functions of `tl` that write it describe them.
+    """
 
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
@@ -145,21 +148,19 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredMap(Stored):
-    """``uns[key]``: a map and its training; the classes are sorted."""
+    """``uns[key]`` of `tl.centroid_encoder` and `tl.ingest`; the classes are sorted.
+
+    Only a training has a history and a quality, and only `tl.ingest` compares cells or has parents.
+    """
 
     MARK = "centers"
     centers: Floats
-    """(M, m) centers of the Voronoi cells."""
     history: pd.DataFrame | None = None
-    """One row per epoch; None after `tl.ingest`."""
     quality: Mapping[str, Any] | None = None
-    """Errors of each split, see `errors`, and ``per_class``; None after `tl.ingest`."""
     model: Mapping[str, Any] | None = None
     """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
     compared: pd.DataFrame | None = None
-    """Number of cells of each class that `tl.ingest` compared with their own label."""
     parents: pd.DataFrame | None = None
-    """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
@@ -202,29 +203,19 @@ class StoredMap(Stored):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCrossValidation(Stored):
-    """``uns[cv_key(key)]``: the result of `tl.cross_validate`."""
+    """``uns[cv_key(key)]`` of `tl.cross_validate`; the classes are in the order of categories."""
 
     MARK, NAME = "confusion", staticmethod(cv_key)
     confusion: NDArray[np.int64]
-    """(M, M) numbers of cells by their own class and the predicted class."""
     quality: Mapping[str, Any]
-    """Number of judged cells ``n`` and of others ``n_unjudged``; errors, the ends of their 95 %
-    intervals ``…_low`` and ``…_high``, and their standard deviation over the folds ``…_sd``."""
     per_class: pd.DataFrame
-    """(M, …) ``n``, ``knn_error`` and so on for each class."""
     errors: pd.DataFrame
-    """One row per fold."""
     warnings: NDArray[np.str_]
-    """Reasons to trust the result less."""
     permutation: Mapping[str, Any] | None = None
-    """Mean probability of the own class out of fold, with equal weight for every class: with the
-    real labels (``observed``), (n_permutations,) ``shuffled`` ones, and the ``p_value``."""
     model: str
-    """Parameters of the estimator, as JSON."""
     levels: pd.DataFrame | None = None
-    """Errors at each level of parents."""
     reason: str
-    """Why no label looks wrong, as in `suspects`; "" if some do."""
+    """One of those of `suspects`."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
@@ -245,15 +236,12 @@ class StoredCrossValidation(Stored):
 
 @dataclass(frozen=True)
 class StoredPanel(Stored):
-    """``uns[key]``: the result of `tl.feature_panel`."""
+    """``uns[key]`` of `tl.feature_panel`."""
 
     MARK = "chosen_from"
     errors: pd.DataFrame
-    """Errors of each judge with the panel of each size, and with all features."""
     features: pd.DataFrame
-    """The features that were chosen at least once; the index is their names."""
     chosen_from: NDArray[np.object_]
-    """Names of the cells from which the panels in ``var`` were chosen."""
 
     @property
     def sizes(self) -> list[int]:
