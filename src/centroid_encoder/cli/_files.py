@@ -81,8 +81,9 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             for key, value in results.get(slot, {}).items():
                 if value is not None:
                     write_elem(target[slot], key, value)
-        for key in set(target["uns"]) - set(adata.uns):  # such as colours of an earlier result
-            del target["uns"][key]
+            # Such as colours or probabilities of an earlier result.
+            for key in set(target[slot]) - set(getattr(adata, slot)):
+                del target[slot][key]
 
     def write(new: Path) -> None:
         if source.is_dir():

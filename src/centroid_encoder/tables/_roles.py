@@ -20,6 +20,8 @@ Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
 Found = tuple[str, str, bool]
 """Role of a column, the reason, and whether it is in doubt; the role "" is that of a feature."""
 NOTHING: Found = ("", "", False)
+Columns = Mapping[str, pd.Series]
+Roles = Mapping[str, Found]
 
 ID_NAMES = (
     "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
@@ -206,7 +208,7 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
     return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
 
 
-def _as_chosen(columns: Mapping[str, pd.Series], chosen: Mapping[str, str]) -> dict[str, Found]:
+def _as_chosen(columns: Columns, chosen: Mapping[str, str]) -> dict[str, Found]:
     """Check the roles that the user gave, and return them."""
     text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
     check(isinstance(chosen, Mapping), text, "roles", InputTypeError)
@@ -256,7 +258,7 @@ def _by_name(name: str, column: pd.Series) -> Found:
     return NOTHING
 
 
-def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, Found]:
+def _by_pairs(columns: Columns) -> dict[str, Found]:
     """Return the roles of positions and components, which come in pairs such as x and y."""
     found: dict[str, Found] = {}
     axes = {name: [*_axes(words(name))] for name in columns}
@@ -300,9 +302,7 @@ def _role_of_pair(name: tuple[str, ...], columns: Sequence[pd.Series]) -> str:
     return "" if is_twin or is_numbered or is_few else "position"
 
 
-def _genes(
-    columns: Mapping[str, pd.Series], found: Mapping[str, Found], left: Sequence[str]
-) -> set[str] | None:
+def _genes(columns: Columns, found: Roles, left: Sequence[str]) -> set[str] | None:
     """Return the columns of a matrix that are genes in spite of their names; None if it is none.
 
     Most columns `left` without a role by name have zeros then, or are many with short names.
@@ -338,7 +338,7 @@ def _genes(
 
 
 def _by_values(
-    columns: Mapping[str, pd.Series], found: dict[str, Found], left: Sequence[str], is_matrix: bool
+    columns: Columns, found: dict[str, Found], left: Sequence[str], is_matrix: bool
 ) -> None:
     """Find roles and doubts by values; `left` are the columns without a role by their names."""
     most = min(MAX_GROUPS, max(map(len, columns.values()), default=0) / 5)
@@ -406,8 +406,8 @@ def _order(values: NDArray[np.floating], sizes: NDArray[np.intp], whole: bool, r
 
 
 def _following(
-    columns: Mapping[str, pd.Series],
-    found: Mapping[str, Found],
+    columns: Columns,
+    found: Roles,
     left: Sequence[str],
     groups: Mapping[str, NDArray[np.intp]],
 ) -> dict[str, Found]:

@@ -22,16 +22,7 @@ from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
 from centroid_encoder.tables import is_lazy
-from centroid_encoder.tl._check import (
-    check_choice,
-    check_key,
-    check_known,
-    entry_of,
-    listed,
-    logger,
-    obs_column,
-    read_mask,
-)
+from centroid_encoder.tl import _check
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory, usable
 
 if TYPE_CHECKING:
@@ -136,11 +127,11 @@ class Source:
         if self.is_rep:
             has_mask = not (self.mask_var is None or self.is_automatic)
             check(not has_mask, "use_rep excludes mask_var", "use_rep")
-            X = entry_of(adata.obsm, self.use_rep, "obsm", "use_rep")
+            X = _check.entry_of(adata.obsm, self.use_rep, "obsm", "use_rep")
             names = X.columns.astype(str) if isinstance(X, pd.DataFrame) else None
             return X, f"obsm[{self.use_rep!r}]", names
         if self.layer is not None:
-            X = entry_of(adata.layers, self.layer, "layers", "layer")
+            X = _check.entry_of(adata.layers, self.layer, "layers", "layer")
             return X, f"layers[{self.layer!r}]", adata.var_names
         check(adata.X is not None, "adata.X is empty; pass layer or use_rep", "layer")
         return adata.X, "X", adata.var_names
@@ -153,10 +144,10 @@ class Source:
         if mask_var is None:
             return None
         slot = "raw.var" if self.use_raw else "var"
-        mask = read_mask(adata.var, slot, mask_var, "mask_var")
+        mask = _check.read_mask(adata.var, slot, mask_var, "mask_var")
         if self.is_automatic:
             text = "    on the %d genes of %s['highly_variable'] (mask_var=None takes all)"
-            logger.info(text, int(mask.sum()), slot)
+            _check.logger.info(text, int(mask.sum()), slot)
         return np.flatnonzero(mask)
 
 
@@ -225,19 +216,19 @@ def read_cells(
     """
     check(adata.n_obs, "adata has no cells")
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
-    logger.info("computing centroid-encoder of %r", label_key)
-    check_choice("missing", missing, Missing)
+    _check.logger.info("computing centroid-encoder of %r", label_key)
+    _check.check_choice("missing", missing, Missing)
     text = "obs_names are not unique; call adata.obs_names_make_unique() first"
     check(adata.obs_names.is_unique, text)
     values = source.read(adata, by_parts=by_parts)
     kept = _have_values(values, missing)
     codes = np.where(kept, codes, -1)
     empty = np.setdiff1d(np.arange(len(classes)), codes)
-    text = f"no cell of {listed(classes[empty])} is left without missing values"
+    text = f"no cell of {_check.listed(classes[empty])} is left without missing values"
     check(not len(empty), text, "missing")
     X = values.X
     if not kept.all():
-        logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
+        _check.logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
         rows = np.flatnonzero(kept)
         X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
         values = replace(values, X=X)
@@ -284,8 +275,9 @@ def _doubts(
     """Yield warnings about the classes and the values; `codes` are those of the rows."""
     doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
     if any(doubtful):
-        text = f"trained as classes of obs[{label_key!r}]: {listed(classes[doubtful])}; if these"
-        yield f"{text} mean unlabeled, replace them by NaN, or pass unlabeled_category"
+        text = f"trained as classes of obs[{label_key!r}]: {_check.listed(classes[doubtful])}"
+        cure = "if these mean unlabeled, replace them by NaN, or pass unlabeled_category"
+        yield f"{text}; {cure}"
     if not source.is_rep and looks_whole(values.X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         yield f"{values.where} looks like raw counts; {text}"
@@ -297,9 +289,9 @@ def _read_labels(
     adata: AnnData, label_key: str, unlabeled_category: str | None
 ) -> tuple[Codes, pd.Index, pd.Index]:
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
-    column = obs_column(adata, label_key, "label_key", may_be_result=False)
+    column = _check.obs_column(adata, label_key, "label_key", may_be_result=False)
     where = f"obs[{label_key!r}]"
-    check_key(label_key, "label_key")
+    _check.check_key(label_key, "label_key")
     n, n_values, blamed = column.count(), column.nunique(), ("label_key", InputTypeError)
     if pd.api.types.is_float_dtype(column.dtype):
         text = f"{where} holds fractional numbers ({n_values} different ones), not classes; to use"
@@ -316,7 +308,7 @@ def _read_labels(
         if not pd.api.types.is_scalar(unlabeled_category):
             check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
         text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}"
-        check_known(unlabeled_category, categories, text, "unlabeled_category")
+        _check.check_known(unlabeled_category, categories, text, "unlabeled_category")
         categories = categories[categories != unlabeled_category]
         column = column.cat.set_categories(categories)
     classes = column.cat.remove_unused_categories().cat.categories
@@ -336,7 +328,7 @@ def _read_groups(
     """Return (n_obs,) codes of the groups, and their names; check that labeled cells have one."""
     if group_key is None:
         return None, pd.Index([])
-    codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
+    codes, names = pd.factorize(_check.obs_column(adata, group_key, "group_key"))
     n_missing, where = int((codes[labeled] < 0).sum()), f"obs[{group_key!r}]"
     text = f"{n_missing} labeled cells have no value in {where} (group_key)"
     check(not n_missing, text, "group_key")
@@ -394,7 +386,7 @@ def _no_measurements(X: Matrix | Lazy, codes: Codes, names: NDArray[np.object_])
         (runs & ~is_class, "holds whole numbers in the order of the rows"),
     ):
         if found.any():
-            text = f"feature {listed(pd.Index(names[columns[found]]))} {what}"
+            text = f"feature {_check.listed(pd.Index(names[columns[found]]))} {what}"
             yield f"{text}; leave it out, for example with mask_var, if it is no measurement"
 
 
@@ -505,10 +497,9 @@ def _lacking(
         return []
     share = len(absent) / used.sum()
     text = f"{values.where} lacks {len(absent)} of the {used.sum()} features that the map uses: "
-    text += listed(absent)
+    text += _check.listed(absent)
     example = f"It has features like {pd.Index(values.names)[0]!r}"
-    check((index >= 0).any(), f"{text}. {example}: are these names of another kind?")
-    check(share < 1, text)
+    check(share < 1, f"{text}. {example}: are these names of another kind?")
     cure = ESTIMATE + (", and a larger max_missing" if share > MAX_MISSING else "")
     if max_missing:
         cure = f"pass max_missing={share:.2g} or more to estimate them"
@@ -522,7 +513,7 @@ def _lacking(
 def chunks_of(X: Any) -> Iterator[slice]:
     """Slices of the rows of a matrix that are read at once; rows with gaps become dense."""
     n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
-    yield from (slice(i, min(i + n_rows, X.shape[0])) for i in range(0, X.shape[0], n_rows))
+    return matrix.chunks(X.shape[0], n_rows)
 
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:

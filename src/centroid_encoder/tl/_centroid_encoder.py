@@ -310,7 +310,6 @@ class Training(_run.Job):
     _panel: dict[str, float]
     """Result of `panel_errors`."""
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -278,7 +278,6 @@ class CrossValidation(_run.Job):
     """Those of the notices that are stored with the results."""
     _hierarchy: Hierarchy | None
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -171,21 +171,21 @@ def evaluate_confidence(
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Labeled cells, and their classes as predicted by networks that were not trained on them."""
+    """Labeled cells, and their classes as predicted by networks that were not trained on them.
+
+    The (n_held_out,) classes are indices into those in the order of their categories.
+    """
 
     words: str
     """Description of the cells, for a title."""
     quality: Mapping[str, Any]
     """Errors of the cells, and their number ``n``, before any selection of cells."""
     rows: Codes
-    """(n_held_out,) rows of the cells."""
     own: Codes
-    """(n_held_out,) own class, as an index into the classes in the order of their categories."""
     predicted: Codes
     judged: Codes
-    """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
+    """Class by which a cell was judged: its own unless it was relabelled since."""
     confidence: Doubles
-    """(n_held_out,) probability of the predicted class."""
     group_key: str | None
     """Column of their groups, if whole groups were held out."""
     n_new: int = 0

@@ -229,16 +229,14 @@ def ingest(
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
-    up to 20 components. Eight draws around the estimates have 0.7 times the standard deviations of
-    that model: the odds of the classes, which decide on the class and the place, and the confidence
-    are means over the draws. In a map by the bottleneck, the expectation decides, and only the
-    confidence is a mean. A map without novelty has no components: its estimates are the means of
-    the training cells, and the confidence does not allow for them.
+    up to 20 components. The odds of the classes, which decide on the class and the place, and the
+    confidence are means over eight draws around the estimates. In a map by the bottleneck, the
+    expectation decides, and only the confidence is a mean. A map without novelty has no components:
+    its estimates are the means of the training cells, and the confidence does not allow for them.
 
-    In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
-    of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class
-    (``python -m benchmarks.honesty thresholds``). By default there is no threshold: without cells
-    of unknown classes, it loses cells, and the other labels do not get better.
+    By default there is no threshold: without cells of unknown classes, it loses cells, and the
+    other labels do not get better. The page "When not to believe it" of the documentation has
+    tests of thresholds, of estimates and of the expected error.
 
     Examples
     --------
@@ -362,7 +360,6 @@ class Ingestion(_run.Job):
     """(n_obs,) index into these classes of the cells' own labels, if they are compared; or −1."""
     _hierarchy: Hierarchy | None
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     @property
     def kept(self) -> Mask:
@@ -441,7 +438,7 @@ class Ingestion(_run.Job):
             parents = pd.DataFrame(pairs, columns=["child", "parent"], dtype=str)
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
             may = ~assigned & is_known & np.isfinite(confidence)
-            label, level = self._coarse(hierarchy, label, may, of_classes, confidence)
+            label, level = self._coarse(label, may, of_classes, confidence)
             if colors is not None:
                 names = label.categories[len(self._categories) :]
                 colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
@@ -490,18 +487,15 @@ class Ingestion(_run.Job):
             )
 
     def _coarse(
-        self,
-        hierarchy: Hierarchy,
-        label: pd.Categorical,
-        may: Mask,
-        of_classes: Singles,
-        confidence: Floats,
+        self, label: pd.Categorical, may: Mask, of_classes: Singles, confidence: Floats
     ) -> tuple[pd.Categorical, NDArray[np.int8]]:
         """Give the cells in a mask the lowest parent that is sure, and its probability.
 
         Returns the (n_obs,) labels and their levels; the (n_obs,) `confidence` is changed.
         """
-        level, rows = np.where(label.codes >= 0, 0, -1).astype(np.int8), np.flatnonzero(may)
+        hierarchy, rows = self._hierarchy, np.flatnonzero(may)
+        assert hierarchy is not None
+        level = np.where(label.codes >= 0, 0, -1).astype(np.int8)
         above = hierarchy.lowest(of_classes[rows], self._params["min_confidence"])
         rows, above = rows[above >= 0], above[above >= 0]
         logger.info("    %d of %d cells are assigned to a parent", len(rows), len(may))
