@@ -35,7 +35,13 @@ def opened(path: Path) -> Iterator[Any]:
     import zarr
 
     if path.is_dir():
-        check_store(path)
+        text = f"{path.name} cannot be read: it is a folder, but no zarr store of an AnnData"
+        groups = [x.parent for x in path.glob("tables/*/*") if x.name in (".zgroup", "zarr.json")]
+        if tables := sorted(f"tables/{group.name}" for group in groups):
+            text = f"{path.name} is a store of SpatialData; open it with napari-spatialdata, or one"
+            text += f" of its tables here: {', '.join(tables)}"
+        check(_holds_anndata(path), text, kind=UnreadableError)
+        check_no_links(path)
         # Consolidated metadata can list missing arrays, which would be read as zeros.
         yield zarr.open_group(path, mode="r", use_consolidated=False)
         return
@@ -84,17 +90,6 @@ def check_links(file: Any) -> None:
     # HDF5 would replace the message of an error that `find_link` raises.
     found = file.visititems_links(find_link)
     check(found is None, f"/{found} is a link; put a copy of its target in its place")
-
-
-def check_store(folder: Path) -> None:
-    """Raise an UnreadableError if a folder is no zarr store of an AnnData, or has a link."""
-    text = f"{folder.name} cannot be read: it is a folder, but no zarr store of an AnnData"
-    groups = [x.parent for x in folder.glob("tables/*/*") if x.name in (".zgroup", "zarr.json")]
-    if tables := sorted(f"tables/{group.name}" for group in groups):
-        text = f"{folder.name} is a store of SpatialData; open it with napari-spatialdata, or one"
-        text += f" of its tables here: {', '.join(tables)}"
-    check(_holds_anndata(folder), text, kind=UnreadableError)
-    check_no_links(folder)
 
 
 def check_no_links(folder: Path) -> None:

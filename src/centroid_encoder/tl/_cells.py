@@ -437,7 +437,8 @@ class NewCells(Values):
         found = [x.astype(np.float32) for x in (places, confidence, cells.novelty(), wanted)]
         for values in found:
             values[cells.unusable] = np.nan
-        return predicted, *found
+        places, confidence, novelty, wanted = found
+        return predicted, places, confidence, novelty, wanted
 
     def have_values(self) -> Mask:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
@@ -518,7 +519,7 @@ def chunks_of(X: Any) -> Iterator[slice]:
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
-    from dask import compute
+    from dask.base import compute
     from dask.delayed import delayed
 
     # The matrix and the names of the cells are not sent to the workers.
