@@ -152,8 +152,7 @@ def evaluate(
     if scores is not None:
         predicted, confidence, before = scores
         right = predicted == codes
-        error, low, high = calibration_error(confidence, right, units)
-        quality["calibration_error"] = error
+        quality["calibration_error"], low, high = calibration_error(confidence, right, units)
         quality["uncalibrated_error"] = calibration_error(before, right)[0]
         quality |= {"calibration_error_low": low, "calibration_error_high": high}
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
