@@ -152,9 +152,9 @@ def evaluate(
     if scores is not None:
         predicted, confidence, before = scores
         right = predicted == codes
-        quality["calibration_error"], low, high = calibration_error(confidence, right, units)
+        quality["calibration_error"], least, most = calibration_error(confidence, right, units)
         quality["uncalibrated_error"] = calibration_error(before, right)[0]
-        quality |= {"calibration_error_low": low, "calibration_error_high": high}
+        quality |= {"calibration_error_low": least, "calibration_error_high": most}
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         for name, values in (("confidence", confidence), ("right", right)):
             per_class[name] = pd.Series(values).groupby(predicted).mean().reindex(per_class.index)
