@@ -36,6 +36,7 @@ from ._table import unpacked as unpacked
 from ._table import with_roles as with_roles
 from ._writable import UnwritableError as UnwritableError
 from ._writable import check_writable as check_writable
+from ._writable import check_zarr as check_zarr
 from ._writable import size_of as size_of
 from ._writable import snapshot as snapshot
 from ._writable import writable as writable

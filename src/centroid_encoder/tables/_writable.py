@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import zarr
-from anndata import AnnData, Raw
+from anndata import AnnData, Raw, settings
 from anndata.io import read_elem, write_elem
 from pandas.api.extensions import ExtensionArray
 from scipy import sparse
@@ -66,6 +66,26 @@ def writable(adata: AnnData, without: Collection[str] = ()) -> AnnData:
 def check_writable(adata: AnnData) -> None:
     """Raise the error of `writable`; matrices in files are not read."""
     _parts(adata, ())
+
+
+def check_zarr(adata: AnnData, zarr_format: int | None = None) -> None:
+    """Raise an UnwritableError if ``uns`` has a record array that a zarr store cannot hold.
+
+    The compressors of format 2 read arrays by Python's buffer protocol, in whose descriptions of
+    records a colon ends the name of a field. Results in scanpy's layout have fields named by class.
+    """
+    for key, value in adata.uns.items() if (zarr_format or settings.zarr_write_format) == 2 else ():
+        if found := [name for name in _fields(value) if ":" in name]:
+            text = f"has the field {found[0]!r}, and no zarr store of format 2 can hold the colon"
+            cure = "save as .h5ad, or rename this class or group and rank again"
+            raise _error(f"uns[{key!r}]", text, cure)
+
+
+def _fields(value: Any) -> Iterator[str]:
+    """Yield the names of the fields of all record arrays in an entry."""
+    for part in value.values() if isinstance(value, Mapping) else ():
+        yield from _fields(part)
+    yield from getattr(getattr(value, "dtype", None), "names", None) or ()
 
 
 def _parts(adata: AnnData, without: Collection[str]) -> dict[str, Any]:

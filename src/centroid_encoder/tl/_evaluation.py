@@ -107,7 +107,7 @@ def count_unjudged(codes: Codes) -> dict[str, int]:
 
 
 def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
-    """Return the number of cells, and the errors of all rules; see `evaluate`."""
+    """Return the number of cells, and the errors of all rules; the parameters are as in `evaluate`."""
     rates: dict[str, float] = {"n": len(wrong)}
     for rule in wrong:
         errs = wrong[rule].astype(float)

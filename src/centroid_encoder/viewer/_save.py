@@ -19,6 +19,7 @@ from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.tables import (
     check_no_links,
     check_store_target,
+    check_zarr,
     embedding_key,
     replacing_folder,
     size_of,
@@ -38,6 +39,7 @@ def save_h5ad(adata: AnnData, path: Path, without: Collection[str] = ()) -> None
 def save_zarr(adata: AnnData, path: Path, without: Collection[str] = ()) -> None:
     """Write a ``.zarr`` store; an existing one is replaced only if it holds an AnnData."""
     path, copy = check_store_target(path), writable(adata, without)
+    check_zarr(copy)
     with replacing_folder(path, path.parent) as new, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2")
         copy.write_zarr(new, convert_strings_to_categoricals=False)
@@ -87,6 +89,7 @@ def save_table(table: Table, without: Collection[str] = ()) -> None:
     folder = store / "tables" / name
     check_no_links(store / "tables")
     before, copy = zarr.open_group(folder, mode="r"), writable(table.adata, without)
+    check_zarr(copy, before.metadata.zarr_format)
     with replacing_folder(folder, store) as new:
         group = zarr.open_group(new, mode="w", zarr_format=before.metadata.zarr_format)
         with warnings.catch_warnings():
