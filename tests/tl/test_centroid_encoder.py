@@ -18,6 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report
 from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl._result import CALIBRATION_ERRORS
 
 
 def embed(
@@ -78,8 +79,7 @@ class TestSlots:
         names = errors | {f"{name}_{end}" for name in errors for end in ("low", "high")}
         names |= {"largest_class_error"}
         assert set(quality["train"]) == names | {"n", "n_unjudged", "n_unjudged_classes"}
-        also = {"n", "n_repeated", "no_better_than_largest_class", "uncalibrated_error"}
-        also |= {f"calibration_error{end}" for end in ("", "_low", "_high")}
+        also = {"n", "n_repeated", "no_better_than_largest_class", *CALIBRATION_ERRORS}
         assert set(quality["test"]) == names | also
         for part, n in (("train", 88), ("test", 22)):
             assert quality[part]["n"] == n

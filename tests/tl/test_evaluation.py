@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
 from centroid_encoder.core.quality import share_intervals
-from centroid_encoder.tl._evaluation import evaluate
+from centroid_encoder.tl._evaluation import evaluate, evaluate_confidence
 
 NAMES = ("voronoi_error", "balanced_voronoi_error")
 
@@ -66,15 +66,15 @@ def test_cells_of_one_or_two_groups_have_no_interval(n_donors: int) -> None:
     """Fewer than three donors show nothing about the differences between donors."""
     labels, wrong = np.arange(100) % 2, np.arange(100) % 7 == 0
     donors = np.arange(100) % n_donors
-    scores = np.where(wrong, 1 - labels, labels), np.full(100, 0.9), wrong
-    quality, per_class = evaluate(pd.DataFrame({"voronoi": wrong}), labels, 2, donors, scores)
+    quality, per_class = evaluate(pd.DataFrame({"voronoi": wrong}), labels, 2, donors)
+    errors, table = evaluate_confidence(labels, np.full(100, 0.9), wrong, ~wrong, 2, donors)
     ends = ("_low", "_high")
     for name in NAMES:
         assert np.isnan([quality[name + end] for end in ends]).all()
-    columns = ["voronoi_error_low", "voronoi_error_high", "right_low", "right_high"]
-    assert per_class[columns].isna().all(axis=None)
-    assert np.isnan([quality["calibration_error" + end] for end in ends]).all()
-    assert quality["calibration_error"] > 0
+    assert per_class[["voronoi_error_low", "voronoi_error_high"]].isna().all(axis=None)
+    assert table[["right_low", "right_high"]].isna().all(axis=None)
+    assert np.isnan([errors["calibration_error" + end] for end in ends]).all()
+    assert errors["calibration_error"] > 0
     assert quality["voronoi_error"] == 0.15
 
 
@@ -102,11 +102,8 @@ def test_intervals_of_few_donors_are_wide_enough(n_donors: int) -> None:
         labels = rng.choice(3, len(donors), p=[0.6, 0.25, 0.15])
         rates = rng.beta(2.4, 9.6, n_donors)  # their mean is 0.2
         wrong = rng.random(len(donors)) < rates[donors]
-        errors = pd.DataFrame({"voronoi": wrong})
-        quality, per_class = evaluate(errors, labels, 3, donors)
-        # Each prediction is right as often as each class is.
-        own, scores = np.where(wrong, labels + 1, labels) % 3, (labels, np.full(len(wrong), 0.8))
-        table = evaluate(errors, own, 3, donors, (*scores, wrong))[1]
+        quality, per_class = evaluate(pd.DataFrame({"voronoi": wrong}), labels, 3, donors)
+        table = evaluate_confidence(labels, np.full(len(wrong), 0.8), wrong, ~wrong, 3, donors)[1]
         for low, high in (
             *((quality[f"{name}_low"], quality[f"{name}_high"]) for name in NAMES),
             *per_class[["voronoi_error_low", "voronoi_error_high"]].to_numpy(),
@@ -166,8 +163,7 @@ def test_the_calibration_of_each_predicted_class_is_its_own() -> None:
     predicted = np.repeat([0, 1, 2], [900, 100, 5])
     confidence = np.repeat([0.9, 0.7, 0.8], [900, 100, 5])
     right = np.r_[np.arange(900) < 840, np.arange(100) < 40, np.arange(5) < 4]
-    wrong, own = pd.DataFrame({"voronoi": ~right}), np.where(right, predicted, 3)
-    errors, table = evaluate(wrong, own, 4, scores=(predicted, confidence, confidence))
+    errors, table = evaluate_confidence(predicted, confidence, confidence, right, 4)
     assert errors["calibration_error"] < 0.1
     assert table["n_predicted"].tolist() == [900, 100, 5, 0]
     np.testing.assert_allclose(table["confidence"], [0.9, 0.7, 0.8, np.nan])

@@ -485,19 +485,21 @@ class Training(_run.Job):
             rows = rows[is_judged[rows]]
             wrong, own = wrong.loc[rows], codes[rows]
             units = None if groups is None else groups[rows]
-            scores = predicted[rows], confidence[rows], uncalibrated[rows]
-            is_new = name in (_result.TEST, _result.BY_GROUP)
-            quality[name], of_class = _evaluation.evaluate(
-                wrong, own, n_classes, units, scores if is_new else None
-            )
-            if is_new:
+            quality[name], of_class = _evaluation.evaluate(wrong, own, n_classes, units)
+            if name in (_result.TEST, _result.BY_GROUP):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 others, apart = (trained, None) if name == _result.TEST else (None, units)
+                scores = predicted[rows], confidence[rows], uncalibrated[rows]
+                errors, calibrated = _evaluation.evaluate_confidence(
+                    *scores, predicted[rows] == own, n_classes, units
+                )
                 quality[name] |= {
                     _result.NO_BETTER: no_better_than(decided, wrong[_result.LARGEST].to_numpy()),
                     _result.REPEATED: n_repeated(self._cells.X, rows, others, apart),
+                    **errors,
                     **self._panel,
                 }
+                of_class = of_class.join(calibrated)
             of_class = of_class.add_prefix(f"{name}_").rename(columns={f"{name}_n": f"n_{name}"})
             tables.append(of_class)
         per_class = quality["per_class"] = pd.concat(tables, axis=1)

@@ -408,10 +408,13 @@ class CrossValidation(_run.Job):
         is_unjudged[at] = False
         predicted[is_unjudged], confidence[is_unjudged] = -1, np.nan
         units = None if self._groups is None else self._groups[at]
-        scores = predicted[at], confidence[at], uncalibrated[at]
-        quality, per_class = _evaluation.evaluate(wrong, own, n_classes, units, scores)
+        quality, per_class = _evaluation.evaluate(wrong, own, n_classes, units)
+        calibration, of_predictions = _evaluation.evaluate_confidence(
+            predicted[at], confidence[at], uncalibrated[at], predicted[at] == own, n_classes, units
+        )
         of_folds = errors.drop(columns=["repeat", "fold", "n"]).std().add_suffix("_sd").to_dict()
-        quality |= of_folds | _evaluation.count_unjudged(codes[is_unjudged])
+        quality |= of_folds | calibration | _evaluation.count_unjudged(codes[is_unjudged])
+        per_class = per_class.join(of_predictions)
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         doubt, suspect = np.full(len(codes), np.nan), np.full(len(codes), -1)
         doubt[at], suspect[at], reason = suspects(own, joined(probabilities[at], linear[at]))
@@ -463,10 +466,13 @@ class CrossValidation(_run.Job):
             shares = probabilities @ (above[:, None] == np.arange(len(names)))
             found, n = shares.argmax(axis=1) if level else above[predicted], len(names)
             wrong = pd.DataFrame({"voronoi": found != above[own]}).astype(float)
+            errors, _ = _evaluation.evaluate(wrong, above[own], n, units)
             confidence = shares[np.arange(len(found)), found]
-            scores = found, confidence, confidence
-            errors, _ = _evaluation.evaluate(wrong, above[own], n, units, scores)
-            rows.append({"level": level, "n_classes": n} | errors)
+            right = wrong["voronoi"].to_numpy() == 0
+            calibration, _ = _evaluation.evaluate_confidence(
+                found, *2 * (confidence,), right, n, units
+            )
+            rows.append({"level": level, "n_classes": n} | errors | calibration)
         return pd.DataFrame(rows)
 
 

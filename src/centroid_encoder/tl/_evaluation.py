@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask, Singles
 from centroid_encoder.core.calibration import calibration_error
 from centroid_encoder.core.quality import (
     input_neighbors,
@@ -107,7 +107,7 @@ def count_unjudged(codes: Codes) -> dict[str, int]:
 
 
 def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
-    """Return the number of cells, and the errors of all rules; the parameters are as in `evaluate`."""
+    """Return the number of cells, and the errors of all rules; see `evaluate`."""
     rates: dict[str, float] = {"n": len(wrong)}
     for rule in wrong:
         errs = wrong[rule].astype(float)
@@ -118,11 +118,7 @@ def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
 
 
 def evaluate(
-    wrong: pd.DataFrame,
-    codes: Codes,
-    n_classes: int,
-    units: Codes | None = None,
-    scores: tuple[Codes, Floats, Floats] | None = None,
+    wrong: pd.DataFrame, codes: Codes, n_classes: int, units: Codes | None = None
 ) -> tuple[dict[str, float], pd.DataFrame]:
     """Return the errors of all cells, and the (n_classes, …) errors of each class.
 
@@ -130,11 +126,6 @@ def evaluate(
     means over the classes that have cells. Their 95 % intervals are those of `share_intervals`.
     `wrong` is how often each rule errs for each of n cells, in [0, 1], and NaN where it was not
     applied; `codes` and `units` are the (n,) classes and groups of these cells.
-
-    `scores` are the (n,) predicted classes, and their confidences after and before calibration. If
-    they are given, there are also calibration errors, and for the cells that are predicted to be of
-    a class their number, their mean ``confidence``, and the share of ``right`` predictions with its
-    interval; ``rough`` marks shares of fewer than 20 cells.
     """
     quality = error_rates(wrong, codes)
     if units is not None:
@@ -149,19 +140,33 @@ def evaluate(
             quality[f"{name}_low"], quality[f"{name}_high"] = float(low), float(high)
         per_class[error] = pd.Series(errs).groupby(own).mean().reindex(per_class.index)
         per_class[f"{error}_low"], per_class[f"{error}_high"] = of_classes
-    if scores is not None:
-        predicted, confidence, before = scores
-        right = predicted == codes
-        quality["calibration_error"], least, most = calibration_error(confidence, right, units)
-        quality["uncalibrated_error"] = calibration_error(before, right)[0]
-        quality |= {"calibration_error_low": least, "calibration_error_high": most}
-        per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
-        for name, values in (("confidence", confidence), ("right", right)):
-            per_class[name] = pd.Series(values).groupby(predicted).mean().reindex(per_class.index)
-        intervals = share_intervals(right.astype(float), predicted, n_classes, units)
-        per_class["right_low"], per_class["right_high"] = intervals[2]
-        per_class["rough"] = per_class["n_predicted"] < FEW
     return quality, per_class
+
+
+def evaluate_confidence(
+    predicted: Codes,
+    confidence: Floats,
+    before: Floats,
+    right: Mask,
+    n_classes: int,
+    units: Codes | None = None,
+) -> tuple[dict[str, float], pd.DataFrame]:
+    """Return the `CALIBRATION_ERRORS`, and the calibration of each of (n_classes,) predictions.
+
+    For the cells that are predicted to be of a class, the table has their number, their mean
+    ``confidence`` and the share of ``right`` predictions with its interval; `rough` marks shares of
+    fewer than 20 cells. The (n,) confidences are those after and `before` calibration. Intervals
+    are those of `calibration_error` and of `share_intervals`, with (n,) `units`.
+    """
+    error, low, high = calibration_error(confidence, right, units)
+    errors = error, calibration_error(before, right)[0], low, high
+    table = pd.DataFrame({"n_predicted": np.bincount(predicted, minlength=n_classes)})
+    for name, values in (("confidence", confidence), ("right", right)):
+        table[name] = pd.Series(values).groupby(predicted).mean().reindex(table.index)
+    intervals = share_intervals(right.astype(float), predicted, n_classes, units)
+    table["right_low"], table["right_high"] = intervals[2]
+    table["rough"] = table["n_predicted"] < FEW
+    return dict(zip(_result.CALIBRATION_ERRORS, errors, strict=True)), table
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ LARGEST = "largest_class"
 """Rule that predicts the largest of the judged classes in the training."""
 NO_BETTER = "no_better_than_largest_class"
 """Whether the predictions may be no better than those of this rule."""
+CALIBRATION_ERRORS = (
+    *("calibration_error", "uncalibrated_error"),
+    *("calibration_error_low", "calibration_error_high"),
+)
+"""Errors after and before calibration, and the ends of the 95 % interval of the first."""
 
 
 def panel_column(key: str, size: int) -> str:

@@ -325,7 +325,7 @@ def _cross_validated(validated: _result.StoredCrossValidation) -> list[str]:
 
 
 def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str) -> list[str]:
-    error, before = 100 * quality["calibration_error"], 100 * quality["uncalibrated_error"]
+    error, before = (100 * quality[name] for name in _result.CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
     interval = range_words(quality, "calibration_error", " points")
