@@ -379,6 +379,13 @@ def test_an_input_is_closed_before_it_is_replaced(
     assert all(f"\n{sentence}" in f"\n{result.stdout}" for sentence in sentences)
 
 
+def test_the_probabilities_of_an_earlier_result_are_deleted(folder: Path) -> None:
+    run("fit", "in.h5ad", *FIT, "--probabilities", "-o", "one.h5ad")
+    run("fit", "one.h5ad", *FIT, "-o", "two.h5ad")
+    before, after = (set(ad.read_h5ad(name).obsm) for name in ("one.h5ad", "two.h5ad"))
+    assert before - after == {"ce_probabilities"}
+
+
 # cross-validate
 
 

@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning
-from centroid_encoder.tl import _feature_panel
+from centroid_encoder.tl import _evaluation, _feature_panel
 from centroid_encoder.tl._summary import summary
 
 pytestmark = pytest.mark.filterwarnings("ignore:zarr v3 autosharding", "ignore:Writing zarr v2")
@@ -238,7 +238,7 @@ def test_the_forest_grows_on_a_sample_of_many_cells(
             return super().fit(X, y)
 
     sizes: list[tuple[int, int]] = []
-    monkeypatch.setattr(_feature_panel, "N_REFERENCE", 90)
+    monkeypatch.setattr(_evaluation, "N_REFERENCE", 90)
     monkeypatch.setattr(_feature_panel, "RandomForestClassifier", Forest)
     stored = panel(wide, (3,))
     assert all(n < 95 and n_classes == 3 for n, n_classes in sizes)
@@ -276,8 +276,8 @@ def test_cells_without_a_label_are_not_placed_and_the_progress_counts_all_epochs
         placed.append(len(rows))
         return judged(fit, rows)
 
-    placed, judged, steps = [], _feature_panel.judged, []
-    monkeypatch.setattr(_feature_panel, "judged", count)
+    placed, judged, steps = [], _evaluation.judged, []
+    monkeypatch.setattr(_evaluation, "judged", count)
     wide.obs.loc[wide.obs_names[:150], "kind"] = np.nan
     job = ce.tl.feature_panel.job(wide, "kind", (3, 6), n_folds=2, model=fast)
     job.run(lambda step: steps.append(step) is not None)

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from centroid_encoder import tables
 from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
-from centroid_encoder.tables import opened, reading
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -30,15 +30,13 @@ def read_cells(path: Path, roles: Mapping[str, Any] | None = None) -> Iterator[A
     """
     import anndata as ad
 
-    from centroid_encoder.tables import is_table, read_table
-
-    if is_table(path):
-        yield read_table(path, roles=roles)
+    if tables.is_table(path):
+        yield tables.read_table(path, roles=roles)
         return
     check(not roles, f"--role has no effect: {path} is no table", "roles")
     with ExitStack() as stack:
-        with reading(path):
-            file = stack.enter_context(opened(path))
+        with tables.reading(path):
+            file = stack.enter_context(tables.opened(path))
             # anndata 0.7 and earlier wrote no kind of the whole file.
             is_old = path.is_file() and not file.attrs.get("encoding-type")
             adata = ad.read_h5ad(path) if is_old else _read(file)
@@ -70,23 +68,22 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
     import zarr
     from anndata.io import write_elem
 
-    from centroid_encoder.tables import is_lazy, size_of, writable, writable_frame
-
     # Files of old versions are read as a whole, and written in the new layout.
-    is_whole = not (adata.X is None or is_lazy(adata.X))
+    is_whole = not (adata.X is None or tables.is_lazy(adata.X))
 
     def put(target: Any) -> None:
         for slot in ("obs", "var"):
             if slot in results:
-                write_elem(target, slot, writable_frame(getattr(adata, slot), slot))
+                write_elem(target, slot, tables.writable_frame(getattr(adata, slot), slot))
         for slot in ("obsm", "uns"):
             if slot not in target:
                 write_elem(target, slot, {})
             for key, value in results.get(slot, {}).items():
                 if value is not None:
                     write_elem(target[slot], key, value)
-        for key in set(target["uns"]) - set(adata.uns):  # such as colours of an earlier result
-            del target["uns"][key]
+            # Such as colours or probabilities of an earlier result.
+            for key in set(target[slot]) - set(getattr(adata, slot)):
+                del target[slot][key]
 
     def write(new: Path) -> None:
         if source.is_dir():
@@ -98,9 +95,10 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
             put(store)
             zarr.consolidate_metadata(store.store)
         elif is_whole:
-            writable(adata).write_h5ad(new)
+            tables.writable(adata).write_h5ad(new)
         else:
-            check_space(new.parent, source.stat().st_size + size_of({**results, "obs": adata.obs}))
+            more = tables.size_of({**results, "obs": adata.obs})
+            check_space(new.parent, source.stat().st_size + more)
             shutil.copyfile(source, new)
             with h5py.File(new, "a") as file:
                 put(file)

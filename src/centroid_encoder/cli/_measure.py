@@ -8,23 +8,24 @@ from typing import Any
 
 import click
 
+from centroid_encoder import tables
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._report import Results, Session, reporting
 from centroid_encoder.errors import check
 from centroid_encoder.files import check_space
-from centroid_encoder.tables import check_no_links
+
+CHANNELS = "Names of all channels in order. Default: the file names."
 
 
-@click.command()
-@click.argument("labels", type=options.INPUT)
-@click.argument("images", type=options.INPUT, nargs=-1)
-@options.output(".h5ad", ".zarr")
-@click.option(
-    "--channels",
-    help="Names of all channels in order. Default: the file names.",
-    **options.listed(str),
+@click.command(
+    params=[
+        click.Argument(["labels"], type=options.INPUT),
+        click.Argument(["images"], type=options.INPUT, nargs=-1),
+        options.output(".h5ad", ".zarr"),
+        click.Option(["--channels"], help=CHANNELS, **options.listed(str)),
+        *options.of("tl.measure"),
+    ]
 )
-@options.of("tl.measure")
 @reporting
 def measure(
     session: Session,
@@ -49,7 +50,6 @@ def measure(
         session.warn(f"{text}; if the first one is time, pass time_series=True")
 
     # Imported after the files are read, so that errors about these are printed at once.
-    from centroid_encoder.tables import size_of
     from centroid_encoder.tl._measure import Measurement
     from centroid_encoder.tl._run import run_job
 
@@ -66,7 +66,7 @@ def measure(
         if output.suffix.lower() == ".zarr":
             adata.write_zarr(new)
         else:
-            check_space(new.parent, size_of(adata))
+            check_space(new.parent, tables.size_of(adata))
             adata.write_h5ad(new)
 
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
@@ -95,7 +95,7 @@ def _read(path: Path) -> tuple[Any, str]:
         if ending == ".zarr":
             import zarr
 
-            check_no_links(path)
+            tables.check_no_links(path)
             store: Any = zarr.open(path, mode="r")
             attributes = store.attrs.get("ome", store.attrs)
             if "multiscales" in attributes:  # a group in the layout of OME

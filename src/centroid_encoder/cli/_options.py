@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import ast
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from centroid_encoder import tables
 from centroid_encoder._signature import SENTENCE_END, parameters, plain
 from centroid_encoder.files import check_distinct, check_target, writing
-from centroid_encoder.tables import check_store_target
-
-Decorator = Callable[[Any], Any]
 
 
 class Output(click.Path):
@@ -33,7 +31,7 @@ class Output(click.Path):
         path = Path(value)
         try:
             if path.suffix.lower() == ".zarr" and ".zarr" in self._suffixes:
-                check_store_target(path)
+                tables.check_store_target(path)
             else:
                 check_target(path, *self._suffixes)
             with writing(path):
@@ -64,45 +62,30 @@ def paths_of(
     return {**inputs, **outputs}
 
 
-def together(*decorators: Decorator) -> Decorator:
-    """Combine decorators into one; --help lists the options in this order."""
-    return lambda command: reduce(lambda done, decorate: decorate(done), decorators[::-1], command)
-
-
 # Files
 
 INPUT = click.Path(exists=True, path_type=Path)
 
-input_file = click.argument("input", metavar="IN", type=INPUT)
-cells = together(
-    input_file,
-    click.option(
-        "--role",
-        "roles",
-        type=(str, str),
-        metavar="COLUMN ROLE",
-        multiple=True,
-        callback=lambda context, option, pairs: dict(pairs),
-        help="Role of a column, if IN is a table: feature, id, image, position, class, result or "
-        "text; repeatable. Default: by names and values.",
-    ),
+input_file = click.Argument(["input"], metavar="IN", type=INPUT)
+role = click.Option(
+    ["--role", "roles"],
+    type=(str, str),
+    metavar="COLUMN ROLE",
+    multiple=True,
+    callback=lambda context, option, pairs: dict(pairs),
+    help="Role of a column, if IN is a table: feature, id, image, position, class, result or "
+    "text; repeatable. Default: by names and values.",
 )
-"""The file with the cells, which may be a table."""
+overwrite = click.Option(["--overwrite"], is_flag=True, help="Let the output replace an input.")
 
 
-def file(name: str, *suffixes: str, content: str = "", required: bool = False) -> Decorator:
+def file(name: str, *suffixes: str, content: str = "", required: bool = False) -> click.Option:
     """Return the option for a file that a command writes."""
     text = f"The {' or '.join(suffixes)} to write{content}. A file with this name is replaced."
-    return click.option(*name.split(), type=Output(*suffixes), required=required, help=text)
+    return click.Option(name.split(), type=Output(*suffixes), required=required, help=text)
 
 
 output = partial(file, "-o --output", required=True)
-
-
-result = together(
-    output(".h5ad", ".zarr", content=": a copy of the input with the results, of the same kind"),
-    click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
-)
 
 
 # Parameters of functions
@@ -143,23 +126,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Settings of options that do not follow from the signature."""
 
 
-def of(function: str, without: Collection[str] = ()) -> Decorator:
+def of(function: str, without: Collection[str] = ()) -> list[click.Option]:
     """Return the options for the parameters of a public function, such as ``"tl.ingest"``."""
     known = parameters(function)
     names = [name for name in known if name not in {*NO_OPTIONS, *without}]
     found = [_option(name, *known[name]) for name in names]
     if "mask_var" in names and known["mask_var"][1] is not None:
         text = "Learn from all variables."
-        found.append(click.option("--no-mask-var", is_flag=True, help=text))
+        found.append(click.Option(["--no-mask-var"], is_flag=True, help=text))
     if "model" in known:
         text = "Number of epochs. Default: depends on the number of cells."
-        found.append(click.option("--max-epochs", type=int, help=text))
+        found.append(click.Option(["--max-epochs"], type=int, help=text))
         text = "Train a small network, for a first look."
-        found.append(click.option("--draft", is_flag=True, help=text))
-    return together(*found)
+        found.append(click.Option(["--draft"], is_flag=True, help=text))
+    return found
 
 
-def _option(name: str, kinds: Sequence[str], default: Any, doc: str) -> Decorator:
+def _option(name: str, kinds: Sequence[str], default: Any, doc: str) -> click.Option:
     """Return the option for a parameter with these types, this default and this docstring."""
     flag = f"--{name.replace('_', '-')}"
     literal = next((kind for kind in kinds if kind.startswith("Literal[")), "")
@@ -185,8 +168,7 @@ def _option(name: str, kinds: Sequence[str], default: Any, doc: str) -> Decorato
         settings |= {"type": _number_or_text, "metavar": "NUMBER|TEXT"}
     else:
         settings["type"] = INPUT if "os.PathLike[str]" in kinds else [*types, str][0]
-    settings |= SETTINGS.get(name, {})
-    return click.option(*settings.pop("param_decls"), **settings)
+    return click.Option(**settings | SETTINGS.get(name, {}))
 
 
 def _number_or_text(value: str) -> float | str:

@@ -20,10 +20,10 @@ def _add(function: str) -> None:
     """Add the command for a figure of `pl`."""
     name, text = function.replace("_", "-"), description(f"pl.{function}")
 
-    @plot.command(name, help=text, short_help=text.partition("\n")[0])
-    @options.input_file
-    @options.output(".png", ".pdf", ".svg")
-    @options.of(f"pl.{function}")
+    output = options.output(".png", ".pdf", ".svg")
+    own = [options.input_file, output, *options.of(f"pl.{function}")]
+
+    @plot.command(name, params=own, help=text, short_help=text.partition("\n")[0])
     @reporting
     def draw(session: Session, input: Path, output: Path, **arguments: Any) -> Results:
         import matplotlib as mpl

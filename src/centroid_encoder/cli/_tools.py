@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from centroid_encoder import tl
+from centroid_encoder import tables, tl
 from centroid_encoder._signature import description
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_cells, with_results
 from centroid_encoder.cli._report import Results, Session, reporting
 
+CELLS = [options.input_file, options.role]
+"""The file with the cells, which may be a table."""
+COPY = ": a copy of the input with the results, of the same kind"
+
 
 def _adding(
-    function: str, describe: Callable[..., Results], **own: options.Decorator
+    function: str, describe: Callable[..., Results], own: Sequence[click.Option] = ()
 ) -> click.Command:
     """Return the command that adds the results of a function of `tl` to the cells of a file.
 
     `describe` is called with the cells, the key of the results and the values of the command's
     `own` options. It returns what is written and printed beside the results themselves.
     """
+    output = options.output(".h5ad", ".zarr", content=COPY)
+    params = [*CELLS, output, options.overwrite, *own, *options.of(f"tl.{function}")]
+    name, text = describe.__name__.replace("_", "-"), description(f"tl.{function}")
 
-    @click.command(describe.__name__.replace("_", "-"), help=description(f"tl.{function}"))
-    @options.cells
-    @options.result
-    @options.together(*own.values())
-    @options.of(f"tl.{function}")
+    @click.command(name, params=params, help=text)
     @reporting
     def command(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
-        from centroid_encoder.tables import check_writable
         from centroid_encoder.tl._run import run_job
 
-        values = {name: given.pop(name) for name in own}
+        values = {option.name: given.pop(option.name) for option in own}
         with read_cells(input, roles) as adata:
-            check_writable(adata)
+            tables.check_writable(adata)
             job = getattr(tl, function).job(adata, **options.arguments(adata, given))
             run_job(job, progress=not session.quiet, warn=session.warn)
             job.write(adata)
@@ -52,7 +54,7 @@ def _adding(
 @partial(
     _adding,
     "centroid_encoder",
-    model=options.file("--model-out model", ".safetensors", content=": the map alone"),
+    own=[options.file("--model-out model", ".safetensors", content=": the map alone")],
 )
 def fit(adata: Any, key: str, model: Path | None) -> Results:
     """Describe a map, which is also written alone to `model`."""
@@ -66,25 +68,26 @@ def fit(adata: Any, key: str, model: Path | None) -> Results:
 @partial(
     _adding,
     "cross_validate",
-    mislabeled=options.file("--mislabeled", ".csv", content=": suspect labels, the worst first"),
-    max_own=options.of("tl.mislabeled", without=["key"]),
+    own=[
+        options.file("--mislabeled", ".csv", content=": suspect labels, the worst first"),
+        *options.of("tl.mislabeled", without=["key"]),
+    ],
 )
 def cross_validate(adata: Any, key: str, mislabeled: Path | None, max_own: float | None) -> Results:
     """Describe a cross-validation; cells that look mislabelled are written to `mislabeled`."""
-    from centroid_encoder.tables import cv_key
     from centroid_encoder.tl._summary import summary
 
     suspects = tl.mislabeled(adata, key=key, max_own=max_own)
     sentences = [*summary(adata, key), f"Cells that look mislabelled: {len(suspects):,}."]
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
-    stored = adata.uns[cv_key(key)]
+    stored = adata.uns[tables.cv_key(key)]
     document = {"n_mislabeled": len(suspects), **{name: stored.get(name) for name in names}}
     document |= {"levels": stored["levels"]} if "levels" in stored else {}
     files = {mislabeled: lambda path: suspects.to_csv(path, index_label="cell")}
     return Results(files, sentences, document)
 
 
-@partial(_adding, "feature_panel", csv=options.file("--csv", ".csv", content=": the errors"))
+@partial(_adding, "feature_panel", own=[options.file("--csv", ".csv", content=": the errors")])
 def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
     """Describe panels of features, whose errors are also written to `csv`."""
     from centroid_encoder.tl._result import StoredPanel
@@ -101,16 +104,15 @@ def feature_panel(adata: Any, key: str, csv: Path | None) -> Results:
 @partial(_adding, "ingest")
 def ingest(adata: Any, key: str) -> Results:
     """Describe the labels of new cells."""
-    from centroid_encoder.tables import obs_key
     from centroid_encoder.tl._result import UNASSIGNED, StoredMap
     from centroid_encoder.tl._summary import expected_words
 
     stored = adata.uns[key]
-    labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
+    labels = adata.obs[tables.obs_key(key, "label")].value_counts(sort=False)
     names = [*stored["classes"].tolist(), *labels.index]  # Parents of classes are last.
     assigned = labels.reindex([x for x in dict.fromkeys(names) if x != UNASSIGNED], fill_value=0)
-    confidence = float(adata.obs[obs_key(key, "confidence")].mean())
-    novelty = float(adata.obs[obs_key(key, "novelty")].median())
+    confidence = float(adata.obs[tables.obs_key(key, "confidence")].mean())
+    novelty = float(adata.obs[tables.obs_key(key, "novelty")].median())
     largest = assigned[assigned > 0].sort_values(ascending=False, kind="stable")[:10]
     sentences = [
         f"{assigned.sum():,} of {adata.n_obs:,} cells are assigned to a class.",
@@ -133,10 +135,10 @@ def ingest(adata: Any, key: str) -> Results:
     return Results({}, sentences, document)
 
 
-@click.command()
-@options.cells
-@options.output(".csv", content=": a row for each group and feature")
-@options.of("tl.rank_features", without=["key_added"])
+RANKING = options.output(".csv", content=": a row for each group and feature")
+
+
+@click.command(params=[*CELLS, RANKING, *options.of("tl.rank_features", without=["key_added"])])
 @reporting
 def rank_features(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
     """Rank the features of groups of cells of IN by how far they differ from those of others.
@@ -170,11 +172,10 @@ def rank_features(session: Session, input: Path, output: Path, roles: Any, **giv
 
 def _listing(function: str) -> click.Command:
     """Return the command that writes the cells which a function of `tl` lists."""
+    output = options.output(".csv", content=": a row for each cell")
+    params = [*CELLS, output, *options.of(f"tl.{function}")]
 
-    @click.command(function, help=description(f"tl.{function}"))
-    @options.cells
-    @options.output(".csv", content=": a row for each cell")
-    @options.of(f"tl.{function}")
+    @click.command(function, params=params, help=description(f"tl.{function}"))
     @reporting
     def listing(session: Session, input: Path, output: Path, roles: Any, **given: Any) -> Results:
         with read_cells(input, roles) as adata:

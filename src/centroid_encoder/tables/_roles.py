@@ -20,6 +20,8 @@ Role = Literal["feature", "id", "image", "position", "class", "result", "text"]
 Found = tuple[str, str, bool]
 """Role of a column, the reason, and whether it is in doubt; the role "" is that of a feature."""
 NOTHING: Found = ("", "", False)
+Columns = Mapping[str, pd.Series]
+Roles = Mapping[str, Found]
 
 ID_NAMES = (
     "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
@@ -135,12 +137,6 @@ def names_group(name: object) -> bool:
     return is_group and MEASURES.isdisjoint([*found, *parts])
 
 
-def _is_measure(name: str) -> bool:
-    """Return whether a column has the name of a measurement; "Branch number" may be an id."""
-    parts = words(name)
-    return not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
-
-
 def axis(name: object, *, in_doubt: bool = False) -> str | None:
     """Return the axis of a column of positions: x, y, z or a number; None for other columns.
 
@@ -212,7 +208,7 @@ def column_roles(table: pd.DataFrame, chosen: Mapping[str, str] | None = None) -
     return pd.DataFrame(rows, columns=["column", "role", "reason", "doubt"])
 
 
-def _as_chosen(columns: Mapping[str, pd.Series], chosen: Mapping[str, str]) -> dict[str, Found]:
+def _as_chosen(columns: Columns, chosen: Mapping[str, str]) -> dict[str, Found]:
     """Check the roles that the user gave, and return them."""
     text = f"roles must map columns to roles, as {{'Class': 'class'}}; got {chosen!r}"
     check(isinstance(chosen, Mapping), text, "roles", InputTypeError)
@@ -262,7 +258,7 @@ def _by_name(name: str, column: pd.Series) -> Found:
     return NOTHING
 
 
-def _by_pairs(columns: Mapping[str, pd.Series]) -> dict[str, Found]:
+def _by_pairs(columns: Columns) -> dict[str, Found]:
     """Return the roles of positions and components, which come in pairs such as x and y."""
     found: dict[str, Found] = {}
     axes = {name: [*_axes(words(name))] for name in columns}
@@ -306,9 +302,7 @@ def _role_of_pair(name: tuple[str, ...], columns: Sequence[pd.Series]) -> str:
     return "" if is_twin or is_numbered or is_few else "position"
 
 
-def _genes(
-    columns: Mapping[str, pd.Series], found: Mapping[str, Found], left: Sequence[str]
-) -> set[str] | None:
+def _genes(columns: Columns, found: Roles, left: Sequence[str]) -> set[str] | None:
     """Return the columns of a matrix that are genes in spite of their names; None if it is none.
 
     Most columns `left` without a role by name have zeros then, or are many with short names.
@@ -344,7 +338,7 @@ def _genes(
 
 
 def _by_values(
-    columns: Mapping[str, pd.Series], found: dict[str, Found], left: Sequence[str], is_matrix: bool
+    columns: Columns, found: dict[str, Found], left: Sequence[str], is_matrix: bool
 ) -> None:
     """Find roles and doubts by values; `left` are the columns without a role by their names."""
     most = min(MAX_GROUPS, max(map(len, columns.values()), default=0) / 5)
@@ -361,7 +355,9 @@ def _by_values(
     # Few cells express a rare gene, which has few counts, too.
     typical = 0 if is_counts and len(left) >= 20 else typical
     for name in (name for name in left if name not in follow):
-        values, whole, is_measure = _values(columns[name]), name in integers, _is_measure(name)
+        values, whole, parts = _values(columns[name]), name in integers, words(name)
+        # "Branch number" may be an id.
+        is_measure = not MEASURES.isdisjoint(parts[:-1] if parts[-1:] == ["number"] else parts)
         codes = pd.factorize(values)[0]
         sizes = np.bincount(codes[codes >= 0])
         may_group = 1 < len(sizes) <= most
@@ -410,8 +406,8 @@ def _order(values: NDArray[np.floating], sizes: NDArray[np.intp], whole: bool, r
 
 
 def _following(
-    columns: Mapping[str, pd.Series],
-    found: Mapping[str, Found],
+    columns: Columns,
+    found: Roles,
     left: Sequence[str],
     groups: Mapping[str, NDArray[np.intp]],
 ) -> dict[str, Found]:
@@ -427,13 +423,11 @@ def _following(
     known = [*{axis(name) or name: name for name in places[::-1]}.values()]
     follows = np.zeros(len(names), bool)
     images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
-    for codes in [np.zeros(len(columns[names[0]]), int), *images]:
-        rows = _sampled_rows(codes)
-        values, at = (
-            np.stack([_values(columns[name].iloc[rows]) for name in some], axis=1)
-            for some in (names, known)
-        )
-        follows |= are_places(values, at, codes[rows])
+    values, at = (
+        np.stack([_values(columns[name]) for name in some], axis=1) for some in (names, known)
+    )
+    for codes in (None, *images):
+        follows |= are_places(values, at, codes)
     like = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
     new: dict[str, Found] = {}
     for name in itertools.compress(names, follows):
@@ -441,12 +435,6 @@ def _following(
         doubt = "", f"runs with the position {places[0]!r}", True
         new[name] = doubt if is_measure else ("position", like, not sure)
     return new
-
-
-def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return the rows of up to `MAX_FITTED` cells: of few images, if these have many cells."""
-    rows = np.random.default_rng(0).permutation(len(images))
-    return rows[np.argsort(images[rows], kind="stable")][:MAX_FITTED]
 
 
 def are_places(
@@ -461,7 +449,9 @@ def are_places(
     are (n,) codes, if the origin of the values or of the places differs between images.
     """
     codes = np.zeros(len(places), int) if images is None else images
-    rows = _sampled_rows(codes)
+    rows = np.random.default_rng(0).permutation(len(codes))
+    # These are cells of few images, if the images have many cells.
+    rows = rows[np.argsort(codes[rows], kind="stable")][:MAX_FITTED]
     rows = rows[np.isfinite(places[rows]).all(axis=1)]
     codes, found = np.unique(codes[rows], return_inverse=True)[1], np.zeros(values.shape[1], bool)
     for i, column in enumerate(values[rows].T):

@@ -18,14 +18,14 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "chunks") or hasattr(X, "to_memory")
 
 
-def _group(folder: Path) -> Any:
-    """Return the zarr group in a folder; None if the folder is no zarr store."""
+def _holds_anndata(folder: Path) -> bool:
+    """Return whether a folder is the zarr store of an AnnData."""
     import zarr
 
     try:
-        return zarr.open_group(folder, mode="r")
+        return zarr.open_group(folder, mode="r").attrs.get("encoding-type") == "anndata"
     except Exception:  # zarr raises many kinds of errors
-        return None
+        return False
 
 
 @contextmanager
@@ -35,7 +35,13 @@ def opened(path: Path) -> Iterator[Any]:
     import zarr
 
     if path.is_dir():
-        check_store(path)
+        text = f"{path.name} cannot be read: it is a folder, but no zarr store of an AnnData"
+        groups = [x.parent for x in path.glob("tables/*/*") if x.name in (".zgroup", "zarr.json")]
+        if tables := sorted(f"tables/{group.name}" for group in groups):
+            text = f"{path.name} is a store of SpatialData; open it with napari-spatialdata, or one"
+            text += f" of its tables here: {', '.join(tables)}"
+        check(_holds_anndata(path), text, kind=UnreadableError)
+        check_no_links(path)
         # Consolidated metadata can list missing arrays, which would be read as zeros.
         yield zarr.open_group(path, mode="r", use_consolidated=False)
         return
@@ -86,20 +92,6 @@ def check_links(file: Any) -> None:
     check(found is None, f"/{found} is a link; put a copy of its target in its place")
 
 
-def check_store(folder: Path) -> None:
-    """Raise an UnreadableError if a folder is no zarr store of an AnnData, or has a link."""
-    group, name = _group(folder), folder.name
-    text = f"{name} cannot be read: it is a folder, but no zarr store"
-    check(group is not None, text, kind=UnreadableError)
-    if group.attrs.get("encoding-type") != "anndata":
-        text = f"{name} is a zarr store, but not of an AnnData; is it one of images?"
-        if tables := sorted(f"tables/{table.name}" for table in folder.glob("tables/*/")):
-            text = f"{name} is a store of SpatialData; open it with napari-spatialdata, or one of"
-            text += f" its tables here: {', '.join(tables)}"
-        raise UnreadableError(text)
-    check_no_links(folder)
-
-
 def check_no_links(folder: Path) -> None:
     """Raise an UnreadableError if a folder has a link, which can lead to any file on the disk."""
     for path in folder.rglob("*"):
@@ -118,10 +110,8 @@ def check_store_target(path: str | os.PathLike[str]) -> Path:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
     path = Path(os.path.realpath(path))
-    if path.exists():
-        group = _group(path)
-        if group is None or group.attrs.get("encoding-type") != "anndata":
-            raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
+    if path.exists() and not _holds_anndata(path):
+        raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
     return path
 
 

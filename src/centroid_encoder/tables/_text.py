@@ -12,7 +12,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,12 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
             )
 
     try:
-        frame = _parsed(read, grouped)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            frame = read(grouped)
+        if texts := [i for i in frame if _is_text(frame[i])]:
+            del frame
+            frame = read([*grouped, *texts])
     except pd.errors.ParserError as error:
         found = re.search(r"in line (\d+), saw (\d+)", str(error))
         if not found:
@@ -113,17 +118,6 @@ def _read_as(path: Path, encoding: str) -> tuple[pd.DataFrame, list[str]]:
     frame = _named(frame, names)
     _convert(frame, decimal, notices)
     return frame, notices
-
-
-def _parsed(read: Callable[[Sequence[int]], pd.DataFrame], grouped: list[int]) -> pd.DataFrame:
-    """Read a table by a function that is called with the columns of texts."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-        frame = read(grouped)
-    if texts := [i for i in frame if _is_text(frame[i])]:
-        del frame
-        frame = read([*grouped, *texts])
-    return frame
 
 
 def _is_text(column: pd.Series) -> bool:

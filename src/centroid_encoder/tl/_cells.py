@@ -9,6 +9,7 @@ import numbers
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,20 +19,12 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.core import matrix
+from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
 from centroid_encoder.core.gaps import Imputed, count_gaps, dense, is_gap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.errors import InputError, InputTypeError, check, check_name
 from centroid_encoder.tables import is_lazy
-from centroid_encoder.tl._check import (
-    check_choice,
-    check_key,
-    check_known,
-    entry_of,
-    listed,
-    logger,
-    obs_column,
-    read_mask,
-)
+from centroid_encoder.tl import _check
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory, usable
 
 if TYPE_CHECKING:
@@ -39,8 +32,9 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
-Placed = NDArray[np.float32]
-"""(n, m + 3) embedding of cells, index of the predicted class, confidence and novelty."""
+Placed = tuple[Codes, Singles, Singles, Singles, Singles]
+"""(n,) index of the predicted class, (n, m) places, (n,) confidence and novelty of cells, and
+(n, M) probabilities of all classes, or (n, 0) if they are not wanted."""
 
 MISSING_NAMES = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "none", "null")
 """Texts of missing values in pandas, NumPy, R and spreadsheets, in lower case."""
@@ -65,7 +59,7 @@ class Values:
     """(d,) names of its columns; None for a representation without names."""
     obs_names: pd.Index
 
-    def describe_gaps(self, n_gaps: NDArray[np.intp]) -> str:
+    def describe_gaps(self, n_gaps: Codes) -> str:
         """Return text with the numbers of gaps, from `count_gaps`, and the place of the first."""
         row, n_cells = int(np.argmax(n_gaps > 0)), (n_gaps > 0).sum()
         column = is_gap(self.X[row : row + 1]).nonzero()[1].min()
@@ -137,16 +131,16 @@ class Source:
         if self.is_rep:
             has_mask = not (self.mask_var is None or self.is_automatic)
             check(not has_mask, "use_rep excludes mask_var", "use_rep")
-            X = entry_of(adata.obsm, self.use_rep, "obsm", "use_rep")
+            X = _check.entry_of(adata.obsm, self.use_rep, "obsm", "use_rep")
             names = X.columns.astype(str) if isinstance(X, pd.DataFrame) else None
             return X, f"obsm[{self.use_rep!r}]", names
         if self.layer is not None:
-            X = entry_of(adata.layers, self.layer, "layers", "layer")
+            X = _check.entry_of(adata.layers, self.layer, "layers", "layer")
             return X, f"layers[{self.layer!r}]", adata.var_names
         check(adata.X is not None, "adata.X is empty; pass layer or use_rep", "layer")
         return adata.X, "X", adata.var_names
 
-    def _columns(self, adata: Any) -> NDArray[np.intp] | None:
+    def _columns(self, adata: Any) -> Codes | None:
         """Return the columns that `mask_var` selects in an AnnData or its ``raw``; None for all."""
         mask_var = self.mask_var
         if self.is_automatic:
@@ -154,10 +148,10 @@ class Source:
         if mask_var is None:
             return None
         slot = "raw.var" if self.use_raw else "var"
-        mask = read_mask(adata.var, slot, mask_var, "mask_var")
+        mask = _check.read_mask(adata.var, slot, mask_var, "mask_var")
         if self.is_automatic:
             text = "    on the %d genes of %s['highly_variable'] (mask_var=None takes all)"
-            logger.info(text, int(mask.sum()), slot)
+            _check.logger.info(text, int(mask.sum()), slot)
         return np.flatnonzero(mask)
 
 
@@ -165,16 +159,16 @@ class Source:
 class Cells(Values):
     """Cells with labels; rows of `X` are the `kept` cells, other arrays have all cells."""
 
-    codes: NDArray[np.intp]
+    codes: Codes
     """(n_obs,) indices into `classes`; −1 for cells that have no label or are left out."""
     classes: pd.Index
     """(M,) sorted classes that have at least one cell."""
     categories: pd.Index
     """All categories of the label column, in their order."""
-    groups: NDArray[np.intp] | None
+    groups: Codes | None
     """(n_obs,) indices into `group_names`; None without groups."""
     group_names: pd.Index
-    kept: NDArray[np.bool_]
+    kept: Mask
     """(n_obs,) mask of the cells that take part; the others have missing values."""
     params: Mapping[str, Any]
     """Arguments that are not None."""
@@ -182,12 +176,12 @@ class Cells(Values):
     """Warnings for the user."""
 
     @property
-    def kept_codes(self) -> NDArray[np.intp]:
+    def kept_codes(self) -> Codes:
         """(n_kept,) `codes` of the rows of X."""
         return self.codes[self.kept]
 
     @property
-    def kept_groups(self) -> NDArray[np.intp] | None:
+    def kept_groups(self) -> Codes | None:
         """(n_kept,) `groups` of the rows of X."""
         return None if self.groups is None else self.groups[self.kept]
 
@@ -196,13 +190,13 @@ class Cells(Values):
         """(M,) `classes` as an array of strings, integers or booleans."""
         return np.asarray(self.classes.tolist())
 
-    def spread(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
+    def spread(self, values: Floats) -> Singles:
         """Return values of all cells, (n_obs, …), from those of the kept cells; NaN for others."""
         spread = np.full((len(self.kept), *values.shape[1:]), np.nan, dtype=np.float32)
         spread[self.kept] = values
         return spread
 
-    def labels_of(self, codes: NDArray[np.intp]) -> pd.Categorical:
+    def labels_of(self, codes: Codes) -> pd.Categorical:
         """Return (n_obs,) labels from (n_kept,) codes; missing for −1 and cells left out."""
         spread = np.full(len(self.kept), -1)
         spread[self.kept] = np.append(self.categories.get_indexer(self.classes), -1)[codes]
@@ -226,19 +220,19 @@ def read_cells(
     """
     check(adata.n_obs, "adata has no cells")
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
-    logger.info("computing centroid-encoder of %r", label_key)
-    check_choice("missing", missing, Missing)
+    _check.logger.info("computing centroid-encoder of %r", label_key)
+    _check.check_choice("missing", missing, Missing)
     text = "obs_names are not unique; call adata.obs_names_make_unique() first"
     check(adata.obs_names.is_unique, text)
     values = source.read(adata, by_parts=by_parts)
     kept = _have_values(values, missing)
     codes = np.where(kept, codes, -1)
     empty = np.setdiff1d(np.arange(len(classes)), codes)
-    text = f"no cell of {listed(classes[empty])} is left without missing values"
+    text = f"no cell of {_check.listed(classes[empty])} is left without missing values"
     check(not len(empty), text, "missing")
     X = values.X
     if not kept.all():
-        logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
+        _check.logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
         rows = np.flatnonzero(kept)
         X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
         values = replace(values, X=X)
@@ -268,7 +262,7 @@ def read_cells(
     )
 
 
-def _have_values(values: Values, missing: Missing) -> NDArray[np.bool_]:
+def _have_values(values: Values, missing: Missing) -> Mask:
     """(n_obs,) mask of the cells that take part; an InputError is raised if a gap is an error."""
     X, n_gaps = values.X, count_gaps(values.X)
     if missing == "error" and n_gaps.any():
@@ -280,13 +274,14 @@ def _have_values(values: Values, missing: Missing) -> NDArray[np.bool_]:
 
 
 def _doubts(
-    values: Values, codes: NDArray[np.intp], label_key: str, classes: pd.Index, source: Source
+    values: Values, codes: Codes, label_key: str, classes: pd.Index, source: Source
 ) -> Iterator[str]:
     """Yield warnings about the classes and the values; `codes` are those of the rows."""
     doubtful = [str(name).strip().lower() in MISSING_NAMES for name in classes]
     if any(doubtful):
-        text = f"trained as classes of obs[{label_key!r}]: {listed(classes[doubtful])}; if these"
-        yield f"{text} mean unlabeled, replace them by NaN, or pass unlabeled_category"
+        text = f"trained as classes of obs[{label_key!r}]: {_check.listed(classes[doubtful])}"
+        cure = "if these mean unlabeled, replace them by NaN, or pass unlabeled_category"
+        yield f"{text}; {cure}"
     if not source.is_rep and looks_whole(values.X, above=20):
         text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         yield f"{values.where} looks like raw counts; {text}"
@@ -296,11 +291,11 @@ def _doubts(
 
 def _read_labels(
     adata: AnnData, label_key: str, unlabeled_category: str | None
-) -> tuple[NDArray[np.intp], pd.Index, pd.Index]:
+) -> tuple[Codes, pd.Index, pd.Index]:
     """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
-    column = obs_column(adata, label_key, "label_key", may_be_result=False)
+    column = _check.obs_column(adata, label_key, "label_key", may_be_result=False)
     where = f"obs[{label_key!r}]"
-    check_key(label_key, "label_key")
+    _check.check_key(label_key, "label_key")
     n, n_values, blamed = column.count(), column.nunique(), ("label_key", InputTypeError)
     if pd.api.types.is_float_dtype(column.dtype):
         text = f"{where} holds fractional numbers ({n_values} different ones), not classes; to use"
@@ -317,7 +312,7 @@ def _read_labels(
         if not pd.api.types.is_scalar(unlabeled_category):
             check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
         text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}"
-        check_known(unlabeled_category, categories, text, "unlabeled_category")
+        _check.check_known(unlabeled_category, categories, text, "unlabeled_category")
         categories = categories[categories != unlabeled_category]
         column = column.cat.set_categories(categories)
     classes = column.cat.remove_unused_categories().cat.categories
@@ -332,12 +327,12 @@ def _read_labels(
 
 
 def _read_groups(
-    adata: AnnData, group_key: str | None, labeled: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp] | None, pd.Index]:
+    adata: AnnData, group_key: str | None, labeled: Mask
+) -> tuple[Codes | None, pd.Index]:
     """Return (n_obs,) codes of the groups, and their names; check that labeled cells have one."""
     if group_key is None:
         return None, pd.Index([])
-    codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
+    codes, names = pd.factorize(_check.obs_column(adata, group_key, "group_key"))
     n_missing, where = int((codes[labeled] < 0).sum()), f"obs[{group_key!r}]"
     text = f"{n_missing} labeled cells have no value in {where} (group_key)"
     check(not n_missing, text, "group_key")
@@ -357,9 +352,7 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
     check(any((part != first).any() for part in parts), text, "layer")
 
 
-def _no_measurements(
-    X: Matrix | Lazy, codes: NDArray[np.intp], names: NDArray[np.object_]
-) -> Iterator[str]:
+def _no_measurements(X: Matrix | Lazy, codes: Codes, names: NDArray[np.object_]) -> Iterator[str]:
     """Yield sentences on features that equal the classes or are whole numbers in row order.
 
     At most 2,000 labeled rows are tested.
@@ -371,7 +364,7 @@ def _no_measurements(
     if len(rows) < 20 or len(classes) > len(rows) / 2:
         return
 
-    def values(some: NDArray[np.intp]) -> NDArray[Any]:
+    def values(some: Codes) -> NDArray[Any]:
         """Return the values of some rows, read in parts, since `X` may be in a file."""
         parts = np.array_split(some, len(some) // 64 + 1)
         return np.vstack([dense(X[part][:, columns]) for part in parts])
@@ -397,7 +390,7 @@ def _no_measurements(
         (runs & ~is_class, "holds whole numbers in the order of the rows"),
     ):
         if found.any():
-            text = f"feature {listed(pd.Index(names[columns[found]]))} {what}"
+            text = f"feature {_check.listed(pd.Index(names[columns[found]]))} {what}"
             yield f"{text}; leave it out, for example with mask_var, if it is no measurement"
 
 
@@ -406,7 +399,7 @@ class NewCells(Values):
     """Cells, and the map that places them."""
 
     model: CentroidEncoder
-    index: NDArray[np.intp]
+    index: Codes
     """(d,) columns of the map's features, −1 for a missing one."""
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error, and 0 if cells with
@@ -415,13 +408,7 @@ class NewCells(Values):
     """Whether `placed` returns the probabilities of all classes."""
 
     @property
-    def width(self) -> int:
-        """Number of columns of `placed`."""
-        n_classes = len(self.model.classes_) if self.all_classes else 0
-        return n_classes + self.model.n_components + 3
-
-    @property
-    def absent(self) -> NDArray[np.bool_]:
+    def absent(self) -> Mask:
         """(d,) mask of the map's features that all cells lack."""
         return self.index < 0
 
@@ -440,11 +427,7 @@ class NewCells(Values):
         return cells
 
     def placed(self, X: Any, start: int = 0, n_threads: int = 1) -> Iterator[Placed]:
-        """Place X, the rows of the matrix from `start` on, in chunks.
-
-        The columns are the probabilities of all classes, if they are wanted, the places, the
-        predicted class, its probability, and the novelty.
-        """
+        """Place X, the rows of the matrix from `start` on, in chunks."""
         from centroid_encoder.core.train import in_threads
 
         # Sparse rows become dense after the features of the map have been selected.
@@ -458,12 +441,14 @@ class NewCells(Values):
             cells = self.imputed(*chunk[::-1])
             places, probabilities, predicted = cells.judge()
         confidence = probabilities[np.arange(len(predicted)), predicted]
-        first = [probabilities] if self.all_classes else []
-        found = np.column_stack([*first, places, predicted, confidence, cells.novelty()])
-        found[cells.unusable] = np.nan
-        return found.astype(np.float32)
+        wanted = probabilities if self.all_classes else probabilities[:, :0]
+        found = [x.astype(np.float32) for x in (places, confidence, cells.novelty(), wanted)]
+        for values in found:
+            values[cells.unusable] = np.nan
+        places, confidence, novelty, wanted = found
+        return predicted, places, confidence, novelty, wanted
 
-    def have_values(self) -> NDArray[np.bool_]:
+    def have_values(self) -> Mask:
         """(n_obs,) mask of the cells that do not lack too many values; reads all of them."""
         parts = (self.imputed(in_memory(self.X[part])).unusable for part in chunks_of(self.X))
         return ~np.concatenate([np.empty(0, dtype=bool), *parts])
@@ -493,7 +478,7 @@ def read_new_cells(
     return cells, notices
 
 
-def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[NDArray[np.intp], list[str]]:
+def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[Codes, list[str]]:
     """Return the columns of the features `wanted`, −1 for a missing one, and warnings."""
     names = pd.Index(values.names)
     exact = index = names.get_indexer(wanted)
@@ -512,7 +497,7 @@ def _match(values: Values, wanted: NDArray[np.object_]) -> tuple[NDArray[np.intp
 
 
 def _lacking(
-    values: Values, model: CentroidEncoder, index: NDArray[np.intp], max_missing: float | None
+    values: Values, model: CentroidEncoder, index: Codes, max_missing: float | None
 ) -> list[str]:
     """Return a warning about features of the map that all cells lack; check that they may."""
     used = model.feature_weights_ > 0
@@ -521,10 +506,9 @@ def _lacking(
         return []
     share = len(absent) / used.sum()
     text = f"{values.where} lacks {len(absent)} of the {used.sum()} features that the map uses: "
-    text += listed(absent)
+    text += _check.listed(absent)
     example = f"It has features like {pd.Index(values.names)[0]!r}"
-    check((index >= 0).any(), f"{text}. {example}: are these names of another kind?")
-    check(share < 1, text)
+    check(share < 1, f"{text}. {example}: are these names of another kind?")
     cure = ESTIMATE + (", and a larger max_missing" if share > MAX_MISSING else "")
     if max_missing:
         cure = f"pass max_missing={share:.2g} or more to estimate them"
@@ -541,24 +525,23 @@ def chunks_of(X: Any, width: int = 1) -> Iterator[slice]:
     If several slices are used at once, `width` is the number of columns of all of them together.
     """
     n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(width, X.shape[1])))
-    yield from (slice(i, min(i + n_rows, X.shape[0])) for i in range(0, X.shape[0], n_rows))
+    return matrix.chunks(X.shape[0], n_rows)
 
 
 def placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
+    from dask.base import compute
     from dask.delayed import delayed
 
     # The matrix and the names of the cells are not sent to the workers.
     alone = replace(cells, X=None, names=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
-    shared, meta = delayed(alone, pure=False, traverse=False), np.empty((0, 0), np.float32)
-    chunks = (X.chunks[0], (cells.width,))
-    placed = X.map_blocks(_placed_block, shared, chunks=chunks, meta=meta)
-    for i in range(0, placed.numblocks[0], BLOCKS):
-        yield placed.blocks[i : i + BLOCKS].compute()
+    shared, starts = delayed(alone, pure=False, traverse=False), np.cumsum([0, *X.chunks[0]])
+    blocks = zip(X.to_delayed()[:, 0], starts.tolist(), strict=False)
+    tasks = [delayed(_placed_block)(shared, block, start) for block, start in blocks]
+    for i in range(0, len(tasks), BLOCKS):
+        yield from chain.from_iterable(compute(*tasks[i : i + BLOCKS]))
 
 
-def _placed_block(block: Any, cells: NewCells, block_info: Any = None) -> Placed:
+def _placed_block(cells: NewCells, block: Any, start: int) -> list[Placed]:
     """Place the cells of a chunk of a dask array."""
-    (start, _), _ = block_info[0]["array-location"]
-    none = np.empty((0, cells.width), np.float32)
-    return np.concatenate([none, *cells.placed(in_memory(block), start)])
+    return list(cells.placed(in_memory(block), start))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, draw_seed
+from centroid_encoder.core.arrays import Codes, Floats, Mask
 from centroid_encoder.core.calibration import Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import ROUGH
@@ -28,28 +28,10 @@ from centroid_encoder.core.splits import at_most, grouped_holdout, stratified_ho
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tables import Column, obs_key
-from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl import _evaluation, _result, _run, _summary
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import as_booleans, listed, logger, obs_column
-from centroid_encoder.tl._evaluation import (
-    Codes,
-    Floats,
-    count_unjudged,
-    errors_by_rule,
-    evaluate,
-    evaluate_confidence,
-    judged,
-)
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._summary import (
-    circular_words,
-    doubt_words,
-    missing_classes,
-    mixed_sources,
-    panel_errors,
-    panel_words,
-    unjudged_words,
-)
 
 TEST_SIZE = 0.2
 N_PARTS = 5
@@ -284,16 +266,16 @@ def centroid_encoder(
     params |= {} if split_key is None else {"split_key": split_key}
     # A split of one's own may be one by donors.
     is_mixed = split_key is None and (test_size or several)
-    notices = [*cells.notices, *(mixed_sources(adata, cells) if is_mixed else ())]
-    notices += circular_words(adata, cells)
-    if panel := panel_errors(adata, cells, adata.obs_names[held_out]):
-        notices.append(panel_words(panel))
+    notices = [*cells.notices, *(_summary.mixed_sources(adata, cells) if is_mixed else ())]
+    notices += _summary.circular_words(adata, cells)
+    if panel := _summary.panel_errors(adata, cells, adata.obs_names[held_out]):
+        notices.append(_summary.panel_words(panel))
     return Training(cells, key, notices, estimator, held_out, train, params, panel, probabilities)
 
 
 def _split(
     adata: AnnData, cells: Cells, test_size: float, split_key: str | None, seed: int
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Mask, Mask]:
     """Return (n_obs,) masks of the held-out cells and of the training cells."""
     labeled = cells.codes >= 0
     held_out, codes = np.zeros(len(labeled), dtype=bool), cells.codes[labeled]
@@ -324,13 +306,12 @@ class Training(_run.Job):
 
     _cells: Cells
     _estimator: CentroidEncoder
-    held_out: NDArray[np.bool_]
-    train: NDArray[np.bool_]
+    held_out: Mask
+    train: Mask
     _params: dict[str, Any]
     _panel: dict[str, float]
     """Result of `panel_errors`."""
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -349,7 +330,7 @@ class Training(_run.Job):
             *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
         )
 
-    def n_repeated(self, rows: NDArray[np.intp]) -> int:
+    def n_repeated(self, rows: Codes) -> int:
         """Return how many of some rows of the AnnData have the values of a training cell."""
         place = np.cumsum(self.kept) - 1
         read = (x[self.kept[x]] for x in (rows, np.flatnonzero(self.train)))
@@ -375,7 +356,7 @@ class Training(_run.Job):
         is_held_out, n = self.held_out[self.kept], len(codes)
         offsets = fit.map.calibration.offsets
         rows, parts = self._judged_parts(fit, is_held_out)
-        places, distances = judged(fit, rows)
+        places, distances = _evaluation.judged(fit, rows)
         weights = np.where(is_held_out[rows], HELD_OUT_WEIGHT, 1.0)
         if is_held_out.any():
             fit.map.calibration = Calibration.fit(distances, codes[rows], offsets, weights)
@@ -448,7 +429,7 @@ class Training(_run.Job):
                 text += f" values of {name!r} are"
             self.notices.append(text)
 
-    def _judged_parts(self, fit: Fit, is_held_out: NDArray[np.bool_]) -> tuple[Codes, Codes]:
+    def _judged_parts(self, fit: Fit, is_held_out: Mask) -> tuple[Codes, Codes]:
         """Return rows by which the map is calibrated, and their parts for cross-fitting.
 
         They are the held-out cells and cells of the training, which are placed by a network that
@@ -496,7 +477,7 @@ class Training(_run.Job):
             if name in (_result.UNUSED, _result.BY_GROUP) and not len(rows):
                 continue
             found = embedding[rows], predicted[rows], embedding[trained], judged_classes
-            wrong = errors_by_rule(fit, codes, rows, *found)
+            wrong = _evaluation.errors_by_rule(fit, codes, rows, *found)
             for part in range(N_PARTS) if name == _result.BY_GROUP else ():
                 # Neighbours of the same group do not count.
                 of_part = rows[by_group[1] == part]
@@ -506,12 +487,12 @@ class Training(_run.Job):
             rows = rows[is_judged[rows]]
             wrong, own = wrong.loc[rows], codes[rows]
             units = None if groups is None else groups[rows]
-            quality[name], of_class = evaluate(wrong, own, n_classes, units)
+            quality[name], of_class = _evaluation.evaluate(wrong, own, n_classes, units)
             if name in (_result.TEST, _result.BY_GROUP):
                 decided = wrong.get("decoder", wrong["voronoi"]).to_numpy()
                 others, apart = (trained, None) if name == _result.TEST else (None, units)
                 scores = predicted[rows], confidence[rows], uncalibrated[rows]
-                errors, calibrated = evaluate_confidence(
+                errors, calibrated = _evaluation.evaluate_confidence(
                     *scores, predicted[rows] == own, n_classes, units
                 )
                 quality[name] |= {
@@ -529,18 +510,18 @@ class Training(_run.Job):
         for name, of_cells in (("n_predicted", predicted), ("n_in_cell", nearest)):
             per_class[name] = np.bincount(of_cells[is_judged], minlength=n_classes)
         unjudged = codes[fit.division.unjudged]
-        quality[_result.TRAIN] |= count_unjudged(unjudged)
+        quality[_result.TRAIN] |= _evaluation.count_unjudged(unjudged)
         self._note_doubts(quality, unjudged)
         return quality
 
     def _note_doubts(self, quality: Mapping[str, Any], unjudged: Codes) -> None:
         """Note why errors may be no better than chance, and which classes have none."""
-        if text := doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
+        if text := _summary.doubt_words(quality.get(_result.BY_GROUP, quality[_result.TEST]))[1]:
             self.notices.append(text)
         per_class = quality["per_class"]
-        self.notices += missing_classes(per_class, "the map takes", "train_voronoi_error")
+        self.notices += _summary.missing_classes(per_class, "the map takes", "train_voronoi_error")
         if len(unjudged):
-            words = unjudged_words(quality[_result.TRAIN])
+            words = _summary.unjudged_words(quality[_result.TRAIN])
             self.notices.append(
                 f"{words}: {listed(self.classes[np.unique(unjudged)])}. No network has seen their "
                 "class without them, so that their label and confidence are missing"

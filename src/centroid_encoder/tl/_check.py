@@ -11,8 +11,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Mask
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check, check_name
 from centroid_encoder.tables import is_key, result_columns
 
@@ -106,7 +106,7 @@ def check_key(name: str, parameter: str) -> None:
     check(is_key(name), f"{parameter} must not be {name!r}: files cannot hold that", parameter)
 
 
-def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> NDArray[np.bool_]:
+def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> Mask:
     """Return the rows of ``obs`` or ``var`` that a column, or a value for each row, selects."""
     name = parameter
     if isinstance(value, str):
@@ -122,7 +122,7 @@ def read_mask(table: pd.DataFrame, slot: str, value: Any, parameter: str) -> NDA
     return mask
 
 
-def as_mask(values: Any) -> NDArray[np.bool_] | None:
+def as_mask(values: Any) -> Mask | None:
     """Return a mask, False where a value is missing; None if it is none, or True nowhere.
 
     The values are booleans, the numbers 0 and 1, or text of these, in any type of column.

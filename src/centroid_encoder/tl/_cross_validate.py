@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Singles
 from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
@@ -31,27 +32,12 @@ from centroid_encoder.core.suspects import joined, linear_probabilities, suspect
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, cv_key, obs_key
-from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl import _evaluation, _result, _run, _summary
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import logger
-from centroid_encoder.tl._evaluation import (
-    Codes,
-    Floats,
-    check_folds,
-    count_unjudged,
-    error_rates,
-    errors_by_rule,
-    evaluate,
-    evaluate_confidence,
-    input_errors,
-    judged,
-    possible_folds,
-    seed_of,
-)
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._parents import Hierarchy, read_parents
-from centroid_encoder.tl._summary import differing_settings, doubts, missing_classes
 
 N_WORTHWHILE = 5_000
 """Cells of all trainings together from which on processes save more time than their start takes."""
@@ -59,7 +45,7 @@ N_COUNTED = 500
 """Least number of held-out cells by which a permutation is tested."""
 Place = tuple[int, int, int]
 """Numbers of the permutation (0 for the real labels), the repeat and the fold of a training."""
-Judged = tuple[pd.DataFrame, Codes, NDArray[np.float32], Calibration, NDArray[np.float64]]
+Judged = tuple[pd.DataFrame, Codes, Singles, Calibration, Doubles]
 """Whether each rule errs for the n judged cells, NaN where it was not applied, by their rows; the
 (K,) known classes; (n + n_unlabeled, K) distances to these, last of all cells without a label; the
 calibration; and (n, M) probabilities by a linear discriminant analysis."""
@@ -257,17 +243,17 @@ def cross_validate(
         logger.info("    with the settings of the map %r", key)
     params = dict(
         cells.params,
-        n_folds=possible_folds(cells, n_folds),
+        n_folds=_evaluation.possible_folds(cells, n_folds),
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
     )
     hierarchy = read_parents(parents, cells.classes, adata.obs, label_key)
     settings = {"n_components": n_components, "placement": placement, "device": device}
     estimator = _run.configured(model, settings, max_cells)
-    found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
+    found, seed = _summary.doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     more = estimator, params, n_jobs, seed, found, hierarchy, probabilities
     job = CrossValidation(cells, key, [*cells.notices, *found], *more)
-    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+    if mapped is not None and (differing := _summary.differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} has other settings (map against cross-validation): {differing}"
         job.notices.append(text)
     return job
@@ -294,7 +280,6 @@ class CrossValidation(_run.Job):
     """Those of the notices that are stored with the results."""
     _hierarchy: Hierarchy | None
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -308,7 +293,7 @@ class CrossValidation(_run.Job):
         self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
         for repeat in repeats:
             folds = self.split(0, repeat)[1]
-            check_folds(folds[labeled], self._codes[labeled], self.n_folds)
+            _evaluation.check_folds(folds[labeled], self._codes[labeled], self.n_folds)
 
     def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
         """(n_kept,) class and fold of each cell; −1 without a label.
@@ -319,10 +304,10 @@ class CrossValidation(_run.Job):
         codes, folds = self._codes.copy(), np.full(len(self._codes), -1)
         groups = None if self._groups is None else self._groups[labeled]
         if permutation:
-            seed = seed_of(self.seed, permutation)
+            seed = _evaluation.seed_of(self.seed, permutation)
             codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
         # No training has this place, since folds end at n_folds − 1.
-        seed = seed_of(self.seed, permutation, repeat, self.n_folds)
+        seed = _evaluation.seed_of(self.seed, permutation, repeat, self.n_folds)
         folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
         return codes, folds
 
@@ -359,7 +344,8 @@ class CrossValidation(_run.Job):
         X, groups, classes = self._cells.X, self._groups, self._cells.class_labels
         for i, place in enumerate(self.places):
             codes, folds = self.split(*place[:2])
-            estimator = clone(self._estimator).set_params(random_state=seed_of(self.seed, *place))
+            seed = _evaluation.seed_of(self.seed, *place)
+            estimator = clone(self._estimator).set_params(random_state=seed)
             n = len(self.places)
             count = None if callback is None else partial(_run.count_epochs, callback, i, n)
             yield place, X, codes, folds, groups, estimator, classes, count
@@ -411,7 +397,8 @@ class CrossValidation(_run.Job):
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
         totals, linear, wrong_in, own_in = self._collected(trained)
         errors = pd.DataFrame(
-            {"repeat": repeat, "fold": fold} | error_rates(of_fold, codes[of_fold.index])
+            {"repeat": repeat, "fold": fold}
+            | _evaluation.error_rates(of_fold, codes[of_fold.index])
             for (_, repeat, fold), of_fold in wrong_in.items()
         )
         probabilities, predicted = totals[0], totals[2].argmax(axis=1)
@@ -423,18 +410,18 @@ class CrossValidation(_run.Job):
         is_unjudged[at] = False
         predicted[is_unjudged], confidence[is_unjudged] = -1, np.nan
         units = None if self._groups is None else self._groups[at]
-        quality, per_class = evaluate(wrong, own, n_classes, units)
-        calibration, of_predictions = evaluate_confidence(
+        quality, per_class = _evaluation.evaluate(wrong, own, n_classes, units)
+        calibration, of_predictions = _evaluation.evaluate_confidence(
             predicted[at], confidence[at], uncalibrated[at], predicted[at] == own, n_classes, units
         )
         of_folds = errors.drop(columns=["repeat", "fold", "n"]).std().add_suffix("_sd").to_dict()
-        quality |= of_folds | calibration | count_unjudged(codes[is_unjudged])
+        quality |= of_folds | calibration | _evaluation.count_unjudged(codes[is_unjudged])
         per_class = per_class.join(of_predictions)
         per_class.insert(0, "class", [str(name) for name in cells.classes])
         doubt, suspect = np.full(len(codes), np.nan), np.full(len(codes), -1)
         doubt[at], suspect[at], reason = suspects(own, joined(probabilities[at], linear[at]))
         suspect[~(doubt > 0)] = -1
-        missing = missing_classes(per_class, "the networks take", "voronoi_error")
+        missing = _summary.missing_classes(per_class, "the networks take", "voronoi_error")
         self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
             params=self._params,
@@ -481,10 +468,12 @@ class CrossValidation(_run.Job):
             shares = probabilities @ (above[:, None] == np.arange(len(names)))
             found, n = shares.argmax(axis=1) if level else above[predicted], len(names)
             wrong = pd.DataFrame({"voronoi": found != above[own]}).astype(float)
-            errors, _ = evaluate(wrong, above[own], n, units)
+            errors, _ = _evaluation.evaluate(wrong, above[own], n, units)
             confidence = shares[np.arange(len(found)), found]
             right = wrong["voronoi"].to_numpy() == 0
-            calibration, _ = evaluate_confidence(found, *2 * (confidence,), right, n, units)
+            calibration, _ = _evaluation.evaluate_confidence(
+                found, *2 * (confidence,), right, n, units
+            )
             rows.append({"level": level, "n_classes": n} | errors | calibration)
         return pd.DataFrame(rows)
 
@@ -510,7 +499,7 @@ def train_fold(
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
         own, n = codes[rows], len(rows)
         others = np.flatnonzero((codes < 0) & (place[0] == 0))
-        places, distances = judged(fit, np.concatenate([rows, others]))
+        places, distances = _evaluation.judged(fit, np.concatenate([rows, others]))
         probabilities = fit.map.calibration.probabilities(distances[:n])
         of_own = pd.Series(probabilities[np.arange(n), np.searchsorted(fit.known, own)], own)
         if place[0]:
@@ -519,8 +508,8 @@ def train_fold(
         # The cells of a class that is in one fold only are not judged.
         n_folds = pd.Series(folds).groupby(codes).nunique()
         of_rows = places[:n], predicted, fit.embed(fit.trained), n_folds.index[n_folds > 1]
-        wrong = errors_by_rule(fit, codes, rows, *of_rows)
-        wrong["input_knn"] = input_errors(filled, fit, codes, rows)
+        wrong = _evaluation.errors_by_rule(fit, codes, rows, *of_rows)
+        wrong["input_knn"] = _evaluation.input_errors(filled, fit, codes, rows)
         scaler = fit.map.standardizer
         linear = linear_probabilities(filled, scaler, fit.trained, codes, rows, len(classes))
         return place, of_own, (wrong, fit.known, distances, fit.map.calibration, linear)

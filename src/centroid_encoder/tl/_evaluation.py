@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Doubles, Floats, Mask, Singles
 from centroid_encoder.core.calibration import calibration_error
 from centroid_encoder.core.quality import (
     input_neighbors,
@@ -23,14 +23,11 @@ from centroid_encoder.errors import check
 from centroid_encoder.tables import cv_key, obs_key
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._cells import Cells
-from centroid_encoder.tl._result import CALIBRATION_ERRORS, LARGEST
 from centroid_encoder.tl._summary import differing_settings
 
 if TYPE_CHECKING:
     from centroid_encoder.core.fit import Fit
 
-Codes = NDArray[np.intp]
-Floats = NDArray[np.floating]
 FEW = 20
 """Shares of fewer predictions are marked as rough."""
 N_FOLDS = 5
@@ -70,7 +67,7 @@ def input_errors(X: Any, fit: Fit, codes: Codes, rows: Codes) -> pd.Series:
     return pd.Series(input_neighbors(X, known, codes[known], new) != codes[new], new).astype(float)
 
 
-def judged(fit: Fit, index: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def judged(fit: Fit, index: Codes) -> tuple[Singles, Singles]:
     """Return the (n, m) places of some rows, and their (n, K) distances to the classes."""
     none = (np.empty((0, n), np.float32) for n in (fit.map.n_components, len(fit.known)))
     places, distances = map(np.concatenate, zip(none, *fit.judge(index), strict=True))
@@ -89,20 +86,9 @@ def errors_by_rule(
     """Return whether each rule errs for some rows; the rows are the index.
 
     The rules are ``"knn"``, ``"voronoi"``, `LARGEST` and, if the map has a decoder, ``"decoder"``;
-    without a decoder, the class of a cell is that of its Voronoi cell.
-
-    Parameters
-    ----------
-    fit
-        The training.
-    codes
-        Classes of all rows.
-    rows, places, predicted
-        (n,) rows, their (n, m) places and their (n,) predicted classes.
-    train_places
-        Places of the training cells. If these are the rows, none is its own neighbour.
-    classes
-        Classes with judged cells; `LARGEST` predicts the largest of them in the training.
+    without a decoder, the class of a cell is that of its Voronoi cell. A training cell is not its
+    own neighbour. `codes` are the classes of all cells, and `classes` those with judged cells;
+    `LARGEST` predicts the largest of them in the training.
     """
     train = fit.trained
     points = None if np.array_equal(rows, train) else places
@@ -111,7 +97,7 @@ def errors_by_rule(
         nearest = fit.known[nearest_center(places, fit.map.centers)]
         found |= {"voronoi": nearest, "decoder": predicted}
     counted = codes[train][np.isin(codes[train], classes)]
-    found[LARGEST] = np.full(len(rows), np.bincount(counted, minlength=1).argmax())
+    found[_result.LARGEST] = np.full(len(rows), np.bincount(counted, minlength=1).argmax())
     return pd.DataFrame({rule: of_rule != codes[rows] for rule, of_rule in found.items()}, rows)
 
 
@@ -121,12 +107,12 @@ def count_unjudged(codes: Codes) -> dict[str, int]:
 
 
 def error_rates(wrong: pd.DataFrame, codes: Codes) -> dict[str, float]:
-    """Return the number of cells, and the errors of all rules; the parameters are as below."""
+    """Return the number of cells, and the errors of all rules; see `evaluate`."""
     rates: dict[str, float] = {"n": len(wrong)}
     for rule in wrong:
         errs = wrong[rule].astype(float)
         rates[f"{rule}_error"] = errs.mean()
-        if rule != LARGEST:
+        if rule != _result.LARGEST:
             rates[f"balanced_{rule}_error"] = errs.groupby(codes).mean().mean()
     return rates
 
@@ -138,23 +124,14 @@ def evaluate(
 
     Errors are pooled: each cell counts the same, whatever its fold or group is. Balanced errors are
     means over the classes that have cells. Their 95 % intervals are those of `share_intervals`.
-
-    Parameters
-    ----------
-    wrong
-        How often each rule errs for each of n cells, in [0, 1]; NaN where it was not applied.
-    codes
-        (n,) classes of these cells.
-    n_classes
-        Number of classes.
-    units
-        (n,) groups of these cells.
+    `wrong` is how often each rule errs for each of n cells, in [0, 1], and NaN where it was not
+    applied; `codes` and `units` are the (n,) classes and groups of these cells.
     """
     quality = error_rates(wrong, codes)
     if units is not None:
         quality["n_groups"] = len(np.unique(units))
     per_class = pd.DataFrame({"n": np.bincount(codes, minlength=n_classes)})
-    for rule in wrong.columns.drop(LARGEST, errors="ignore"):
+    for rule in wrong.columns.drop(_result.LARGEST, errors="ignore"):
         error, applied = f"{rule}_error", wrong[rule].notna().to_numpy()
         errs, own = wrong[rule].to_numpy(float)[applied], codes[applied]
         of_units = None if units is None else units[applied]
@@ -170,7 +147,7 @@ def evaluate_confidence(
     predicted: Codes,
     confidence: Floats,
     before: Floats,
-    right: NDArray[np.bool_],
+    right: Mask,
     n_classes: int,
     units: Codes | None = None,
 ) -> tuple[dict[str, float], pd.DataFrame]:
@@ -189,26 +166,26 @@ def evaluate_confidence(
     ends = share_intervals(right.astype(float), predicted, n_classes, units)
     table["right_low"], table["right_high"] = (of_shares[2:] for of_shares in ends)
     table["rough"] = table["n_predicted"] < FEW
-    return dict(zip(CALIBRATION_ERRORS, errors, strict=True)), table
+    return dict(zip(_result.CALIBRATION_ERRORS, errors, strict=True)), table
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Labeled cells, and their classes as predicted by networks that were not trained on them."""
+    """Labeled cells, and their classes as predicted by networks that were not trained on them.
+
+    The (n_held_out,) classes are indices into those in the order of their categories.
+    """
 
     words: str
     """Description of the cells, for a title."""
     quality: Mapping[str, Any]
     """Errors of the cells, and their number ``n``, before any selection of cells."""
-    rows: NDArray[np.intp]
-    """(n_held_out,) rows of the cells."""
-    own: NDArray[np.intp]
-    """(n_held_out,) own class, as an index into the classes in the order of their categories."""
-    predicted: NDArray[np.intp]
-    judged: NDArray[np.intp]
-    """(n_held_out,) class by which the cell was judged: its own unless it was relabelled since."""
-    confidence: NDArray[np.float64]
-    """(n_held_out,) probability of the predicted class."""
+    rows: Codes
+    own: Codes
+    predicted: Codes
+    judged: Codes
+    """Class by which a cell was judged: its own unless it was relabelled since."""
+    confidence: Doubles
     group_key: str | None
     """Column of their groups, if whole groups were held out."""
     n_new: int = 0

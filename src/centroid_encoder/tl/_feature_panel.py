@@ -15,25 +15,15 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
 from centroid_encoder.checks import Number, draw_seed
+from centroid_encoder.core.arrays import Codes
 from centroid_encoder.core.panels import N_OF_CLASS, choose_features
 from centroid_encoder.core.splits import cross_validation_folds, representatives
 from centroid_encoder.errors import check
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl import _evaluation, _result, _run, _summary
 from centroid_encoder.tl._cells import Cells, MaskVar, Missing, Source, read_cells
 from centroid_encoder.tl._check import check_known
-from centroid_encoder.tl._evaluation import (
-    N_REFERENCE,
-    Codes,
-    check_folds,
-    evaluate,
-    input_errors,
-    judged,
-    possible_folds,
-    seed_of,
-)
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._summary import doubts
 
 SIZES = (5, 10, 20, 50, 100)
 JUDGES = ("map", "input_knn", "forest")
@@ -191,11 +181,12 @@ def feature_panel(
     for column in (_result.panel_column(key, size) for size in chosen):
         text = f"var[{column!r}] exists already; choose another key_added, or delete it first"
         check(column in old or column not in adata.var, text, "key_added")
-    params = {**cells.params, "sizes": np.array(chosen), "n_folds": possible_folds(cells, n_folds)}
+    n_folds = _evaluation.possible_folds(cells, n_folds)
+    params = {**cells.params, "sizes": np.array(chosen), "n_folds": n_folds}
     for name, indices in (("include", first), ("exclude", without)):
         params |= {name: cells.names[indices].tolist()} if len(indices) else {}
     estimator = _run.configured(model, {"device": device}, max_cells)
-    notices = [*cells.notices, *doubts(adata, cells, params["n_folds"])]
+    notices = [*cells.notices, *_summary.doubts(adata, cells, n_folds)]
     more = estimator, params, draw_seed(random_state), n_jobs, adata.var_names, old, first, allowed
     return FeaturePanel(cells, key, notices, *more)
 
@@ -241,7 +232,7 @@ class FeaturePanel(_run.Job):
         n_folds = int(self._params["n_folds"])
         self.folds = cross_validation_folds(self._codes, n_folds, self._seed, self._groups)
         """Fold of each of these rows."""
-        check_folds(self.folds, self._codes, n_folds)
+        _evaluation.check_folds(self.folds, self._codes, n_folds)
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes, sizes = self._cells, self._codes, self._params["sizes"].tolist()
@@ -282,19 +273,20 @@ class FeaturePanel(_run.Job):
 
         `X` has some features; `step` is called in between, with the reports of the training.
         """
-        seed, codes, held_out = seed_of(self._seed, fold), self._codes, self.folds == fold
+        seed, codes = _evaluation.seed_of(self._seed, fold), self._codes
+        held_out = self.folds == fold
         estimator = clone(self._estimator).set_params(random_state=seed)
         given, classes = np.where(held_out, -1, codes), self._cells.class_labels
         fit = estimator.fit_codes(X, given, classes, groups=self._groups, callback=step)
         if fit.run.interrupted:
             raise KeyboardInterrupt
         rows = np.flatnonzero(held_out & np.isin(codes, fit.known))
-        _, distances = judged(fit, rows)
+        _, distances = _evaluation.judged(fit, rows)
         wrong = pd.DataFrame({"map": fit.known[distances.argmin(axis=1)] != codes[rows]}, rows)
-        wrong["input_knn"] = input_errors(X, fit, codes, rows)
+        wrong["input_knn"] = _evaluation.input_errors(X, fit, codes, rows)
         # The time of a forest grows faster than the cells.
         known, rng = np.flatnonzero(~held_out), np.random.default_rng(seed)
-        known = known[representatives(codes[known], N_REFERENCE, N_OF_CLASS, rng)]
+        known = known[representatives(codes[known], _evaluation.N_REFERENCE, N_OF_CLASS, rng)]
         forest = RandomForestClassifier(0, warm_start=True, random_state=seed, n_jobs=self._n_jobs)
         for n_trees in range(TREES_AT_ONCE, N_TREES + 1, TREES_AT_ONCE):
             step(None)
@@ -307,7 +299,7 @@ class FeaturePanel(_run.Job):
         wrong = pd.concat(of_folds).astype(float)
         rows = wrong.index.to_numpy()
         units = None if self._groups is None else self._groups[rows]
-        found, _ = evaluate(wrong, self._codes[rows], len(self._cells.classes), units)
+        found, _ = _evaluation.evaluate(wrong, self._codes[rows], len(self._cells.classes), units)
         table = pd.DataFrame({"size": number, "judge": JUDGES, "n": wrong[[*JUDGES]].count().array})
         ends = "", "_low", "_high"
         for kind, end in ((kind, end) for kind in ("", "balanced_") for end in ends):

@@ -13,6 +13,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 
+from centroid_encoder.core.arrays import Mask
 from centroid_encoder.errors import MissingKeyError, check
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tables import Column, colors_key, obs_key
@@ -163,7 +164,7 @@ def _polygons(
     )
 
 
-def _outline(mask: NDArray[np.bool_], corner: list[int]) -> dict[str, Any]:
+def _outline(mask: Mask, corner: list[int]) -> dict[str, Any]:
     """Return the outlines of the parts of a mask whose first pixel is at a corner of the image."""
     from scipy.ndimage import binary_fill_holes
     from skimage.measure import find_contours

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.checks import are_shares
 from centroid_encoder.core import matrix
+from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
 from centroid_encoder.core.train import one_thread
@@ -23,7 +24,7 @@ from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tables import Column, colors_key, obs_key, plain_key
-from centroid_encoder.tl import _result
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import (
     MAX_MISSING,
     NewCells,
@@ -36,16 +37,6 @@ from centroid_encoder.tl._check import check_choice, listed, logger, obs_column
 from centroid_encoder.tl._matrix import LazyMatrix, in_memory
 from centroid_encoder.tl._parents import Hierarchy, mixed_colors, read_parents
 from centroid_encoder.tl._reference import categories_of, check_space, read_reference
-from centroid_encoder.tl._run import (
-    Callback,
-    Job,
-    Progress,
-    Results,
-    check_not_replaced,
-    from_job,
-    result_key,
-    results_of,
-)
 from centroid_encoder.tl._summary import CLUSTERING, LEAST_EXPECTED, compared_words
 
 MissingFeatures = Literal["error", "drop", "estimate"]
@@ -77,7 +68,7 @@ DOUBTED = (
 )
 
 
-@from_job
+@_run.from_job
 def ingest(
     adata: AnnData,
     reference: AnnData | CentroidEncoder | str | os.PathLike[str],
@@ -238,16 +229,14 @@ def ingest(
     The results of a cell depend on that cell and on the genes that the whole query lacks, not on
     other cells, their order or the chunks. An estimated value is the expectation under
     probabilistic principal component analysis (Tipping & Bishop 1999) of the training cells, with
-    up to 20 components. Eight draws around the estimates have 0.7 times the standard deviations of
-    that model: the odds of the classes, which decide on the class and the place, and the confidence
-    are means over the draws. In a map by the bottleneck, the expectation decides, and only the
-    confidence is a mean. A map without novelty has no components: its estimates are the means of
-    the training cells, and the confidence does not allow for them.
+    up to 20 components. The odds of the classes, which decide on the class and the place, and the
+    confidence are means over eight draws around the estimates. In a map by the bottleneck, the
+    expectation decides, and only the confidence is a mean. A map without novelty has no components:
+    its estimates are the means of the training cells, and the confidence does not allow for them.
 
-    In 26 queries without a warning of a shift, ``max_novelty=0.92`` flagged 7 % (median; 4 to 14 %)
-    of the cells of known classes, and 51 % (1 to 100 %) of those of an unknown class
-    (``python -m benchmarks.honesty thresholds``). By default there is no threshold: without cells
-    of unknown classes, it loses cells, and the other labels do not get better.
+    By default there is no threshold: without cells of unknown classes, it loses cells, and the
+    other labels do not get better. The page "When not to believe it" of the documentation has
+    tests of thresholds, of estimates and of the expected error.
 
     Examples
     --------
@@ -265,7 +254,7 @@ def ingest(
     allowed = _allowed(missing, max_missing, limits)
     text = "parents has no effect with min_confidence=0: every cell gets a class"
     check(parents is None or min_confidence > 0, text, "parents")
-    key_added = plain_key(key) if key_added is None else result_key(key_added)
+    key_added = plain_key(key) if key_added is None else _run.result_key(key_added)
     _result.check_free(adata, key_added, levels=parents is not None)
     check(adata.n_obs, "adata has no cells")
     model, origin, known = read_reference(reference, key, device)
@@ -329,14 +318,14 @@ def _allowed(
 
 def _own_labels(
     adata: AnnData, label_key: str | None, of_map: str | None, written: str, categories: pd.Index
-) -> tuple[str | None, NDArray[np.intp] | None]:
+) -> tuple[str | None, Codes | None]:
     """Return the column of labels to compare, and (n_obs,) indices of its classes; None if none.
 
     By default it is the label column of the map, unless the results are `written` there.
     """
     column = of_map if label_key is None else label_key
     if label_key is not None:
-        check_not_replaced(label_key, written)
+        _run.check_not_replaced(label_key, written)
     elif column not in adata.obs or column == written:
         return None, None
     labels = obs_column(adata, str(column)).astype(object)
@@ -353,7 +342,7 @@ def _own_labels(
 
 
 @dataclass(eq=False)
-class Ingestion(Job):
+class Ingestion(_run.Job):
     """A job that places new cells in a map.
 
     `origin` is the name of the reference, ``uns[key]["params"]["ingested_from"]``; it may be
@@ -367,18 +356,17 @@ class Ingestion(Job):
     """Classes in the order of the label column of the reference."""
     _colors: list[str] | None
     """Their colours."""
-    _own_labels: NDArray[np.intp] | None
+    _own_labels: Codes | None
     """(n_obs,) index into these classes of the cells' own labels, if they are compared; or −1."""
     _hierarchy: Hierarchy | None
     _probabilities: bool
-    """Whether the probabilities of all classes are stored."""
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
+    def kept(self) -> Mask:
         """(n_obs,) mask of the cells that have enough values; this reads all of them."""
         return self._cells.have_values()
 
-    def _compute(self, callback: Callback) -> Results:
+    def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, n = self._cells, len(self.obs_names)
         is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
         X = cells.X.X if is_dask else cells.X
@@ -393,17 +381,17 @@ class Ingestion(Job):
         if counts and not matrix.looks_whole(x):
             text = f"the map was trained on whole numbers, like counts; {cells.where} holds others"
             self.notices.append(text)
-        placed, n_done = np.empty((n, cells.width), np.float32), 0
+        placed, n_done = list[Placed](), 0
         with one_thread() as n_threads:
             parts = placed_chunks(cells, X) if is_dask else cells.placed(X, n_threads=n_threads)
         for part in parts:
-            placed[n_done : n_done + len(part)] = part
-            n_done += len(part)
-            if callback(Progress(n_done, n)) and n_done < n:
+            placed.append(part)
+            n_done += len(part[0])
+            if callback(_run.Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        return self._results_of(placed)
+        return self._results_of(*map(np.concatenate, zip(*placed, strict=True)))
 
-    def _expect(self, confidence: NDArray[np.floating], assigned: NDArray[np.bool_]) -> None:
+    def _expect(self, confidence: Floats, assigned: Mask) -> None:
         """Estimate how many of the classes in a mask are wrong; warn if they are many."""
         cells, map_ = self._cells, self._cells.model.fitted_map
         usable = np.flatnonzero(np.isfinite(confidence))
@@ -429,26 +417,28 @@ class Ingestion(Job):
                 reason = MOVED if changed > doubt else DOUBTED.format(1 - doubt)
                 self.notices.append(WRONG.format(expected, reason))
 
-    def _results_of(self, placed: Placed) -> Results:
+    def _results_of(self, predicted: Codes, *of_cells: Singles) -> _run.Results:
+        places, confidence, novelty, of_classes = of_cells
         key, model, colors = self.key, self._cells.model, self._colors
         classes, params = pd.Index(model.classes_.tolist()), self._params
-        n_classes = placed.shape[1] - model.n_components - 3
-        of_classes, places, others = np.split(placed, [n_classes, -3], axis=1)
-        predicted, confidence, novelty = others.T.copy()
         self._check_usable(np.isfinite(confidence))
         assigned = confidence >= params["min_confidence"]
         if params["max_novelty"] < 1:
             assigned &= novelty <= params["max_novelty"]
-        logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
+        logger.info(
+            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(predicted)
+        )
         self._expect(confidence, assigned)
         params = {"ingested_from": self.origin, **self._params}
-        codes = np.where(assigned, predicted, -1).astype(np.intp)
+        codes = np.where(assigned, predicted, -1)
         label = pd.Categorical.from_codes(codes, classes).set_categories(self._categories)
-        level = None
+        level = parents = None
         if (hierarchy := self._hierarchy) is not None:
+            pairs = hierarchy.parent_of.items()
+            parents = pd.DataFrame(pairs, columns=["child", "parent"], dtype=str)
             is_known = (novelty <= params["max_novelty"]) | (params["max_novelty"] == 1)
             may = ~assigned & is_known & np.isfinite(confidence)
-            label, level = self._coarse(hierarchy, label, may, of_classes, confidence)
+            label, level = self._coarse(label, may, of_classes, confidence)
             if colors is not None:
                 names = label.categories[len(self._categories) :]
                 colors = [*colors, *mixed_colors(hierarchy, names, self._categories, colors)]
@@ -470,7 +460,7 @@ class Ingestion(Job):
             model.fitted_map.centers,
             model={"config": json.dumps(config), "arrays": arrays},
             compared=compared,
-            parents=None if hierarchy is None else hierarchy.to_frame(),
+            parents=parents,
             id=_result.id_of(arrays),
         )
         columns: dict[Column, Any] = {
@@ -480,12 +470,12 @@ class Ingestion(Job):
             "novelty": novelty,
             "split": pd.Categorical([_result.QUERY] * len(label)),
         }
-        places, of_all = places.copy(), of_classes.copy() if self._probabilities else None
-        results = results_of(key, stored, columns, places, of_all)
+        of_all = of_classes if self._probabilities else None
+        results = _run.results_of(key, stored, columns, places, of_all)
         results["uns"][colors_key(obs_key(key, "label"))] = colors
         return results
 
-    def _check_usable(self, usable: NDArray[np.bool_]) -> None:
+    def _check_usable(self, usable: Mask) -> None:
         """Add a notice on cells that have no place."""
         n_unusable, n = int((~usable).sum()), len(usable)
         if n_unusable and self._params["missing"] == "drop":
@@ -497,18 +487,15 @@ class Ingestion(Job):
             )
 
     def _coarse(
-        self,
-        hierarchy: Hierarchy,
-        label: pd.Categorical,
-        may: NDArray[np.bool_],
-        of_classes: Placed,
-        confidence: NDArray[np.floating],
+        self, label: pd.Categorical, may: Mask, of_classes: Singles, confidence: Floats
     ) -> tuple[pd.Categorical, NDArray[np.int8]]:
         """Give the cells in a mask the lowest parent that is sure, and its probability.
 
         Returns the (n_obs,) labels and their levels; the (n_obs,) `confidence` is changed.
         """
-        level, rows = np.where(label.codes >= 0, 0, -1).astype(np.int8), np.flatnonzero(may)
+        hierarchy, rows = self._hierarchy, np.flatnonzero(may)
+        assert hierarchy is not None
+        level = np.where(label.codes >= 0, 0, -1).astype(np.int8)
         above = hierarchy.lowest(of_classes[rows], self._params["min_confidence"])
         rows, above = rows[above >= 0], above[above >= 0]
         logger.info("    %d of %d cells are assigned to a parent", len(rows), len(may))

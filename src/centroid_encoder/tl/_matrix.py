@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from centroid_encoder.core.arrays import Codes, Doubles, Mask
 from centroid_encoder.core.gaps import count_gaps, fill, means_without_gaps
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.errors import InputError, check
@@ -62,11 +63,11 @@ class LazyMatrix(Lazy):
     X: Any
     where: str = "X"
     """Name of the matrix."""
-    rows: NDArray[np.intp] | None = None
+    rows: Codes | None = None
     """(n,) sorted rows to use; None for all."""
-    columns: NDArray[np.intp] | None = None
+    columns: Codes | None = None
     """(d,) columns to use; None for all."""
-    means: NDArray[np.float64] | None = None
+    means: Doubles | None = None
     """(d,) values that replace NaN and inf in each column; None to keep NaN and inf."""
     _kept: tuple[int, Any] = field(default=(-1, None), init=False, repr=False)
 
@@ -121,7 +122,7 @@ class LazyMatrix(Lazy):
         return block
 
 
-def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
+def _block_bounds(X: Any, n_rows: int) -> Codes:
     """Return the first rows of blocks of about `n_rows`, and the number of all rows.
 
     The blocks begin at borders of chunks of the file or dask array.
@@ -137,7 +138,7 @@ def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
     return np.unique(np.r_[0, starts, n])
 
 
-def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
+def fill_missing(X: Matrix | Lazy, train: Mask) -> Matrix | Lazy:
     """Replace NaN and inf by the mean of the feature's finite values in the training cells.
 
     `train` is an (n,) mask. X is copied only if there is something to fill. A feature without any

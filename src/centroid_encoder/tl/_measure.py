@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import are_shares
+from centroid_encoder.core.arrays import Codes, Doubles, Singles
 from centroid_encoder.errors import check
 from centroid_encoder.tl._axes import channel_axes, kept_axes
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
@@ -143,7 +144,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self.notices: list[str] = []
-        self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
+        self._parts: list[tuple[pd.DataFrame, Singles, Doubles]] = []
         fits, text = are_shares(self.quantiles), "quantiles must be in [0, 1]"
         check(fits, f"{text}; got {self.quantiles!r}", "quantiles")
         self._shares: list[float] = np.unique(np.asarray(self.quantiles, dtype=float)).tolist()
@@ -309,7 +310,7 @@ def _read(
 
 def _statistics(
     codes: NDArray[np.int64], pixels: NDArray[Any], shares: Sequence[float] = ()
-) -> NDArray[np.float64]:
+) -> Doubles:
     """Return the mean, standard deviation and quantiles of the finite pixels of each cell.
 
     `codes` are the pixels of the label image, from 1 to n_cells, and `shares` are the quantiles;
@@ -334,7 +335,7 @@ def _measured(
     ends = np.array([(box[axis].start, box[axis].stop) for box in find_objects(codes)])
     chunks = np.array_split(np.argsort(ends[:, 0]), -(-len(ends) // CHUNK))
 
-    def part(cells: NDArray[np.intp]) -> Any:
+    def part(cells: Codes) -> Any:
         """Return the part of the image with these cells; all others are background."""
         kept = np.zeros(len(ends) + 1, dtype=np.int32)
         kept[cells + 1] = cells + 1

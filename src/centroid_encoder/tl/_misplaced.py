@@ -7,20 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from centroid_encoder.core.arrays import Floats
 from centroid_encoder.core.quality import misplacement_depth
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import (
-    QUERY,
-    TEST,
-    TRAIN,
-    UNUSED,
-    Regions,
-    read_result,
-    stored_column,
-)
+from centroid_encoder.tl._result import Regions
 
 
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
@@ -77,18 +70,18 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     >>> table = ce.tl.misplaced(adata)
     >>> suspects = table[table["split"] == "test"].head(10)
     """
-    result = read_result(adata, key)
-    compared, is_query = result.stored.params.get("compared_with"), (result.split == QUERY)
+    result = _result.read_result(adata, key)
+    compared, is_query = result.stored.params.get("compared_with"), (result.split == _result.QUERY)
     if compared is None or not is_query[result.embedded].all():
-        result = read_result(adata, key, trained=True)
+        result = _result.read_result(adata, key, trained=True)
         judged = result.misplaced(regions) & ~is_query
     else:
-        labels = stored_column(adata, compared, "the labels that were compared")
+        labels = _result.stored_column(adata, compared, "the labels that were compared")
         result = replace(result, codes=result.classes.get_indexer(labels.astype(object)))
         judged = result.misplaced(regions) & is_query & (result.predicted >= 0)
     rows, regions_found = np.flatnonzero(judged), result.found_in(regions)
     embedding = result.embedding[rows].astype(np.float64)
-    distances: NDArray[np.floating]
+    distances: Floats
     if regions == "voronoi":
         distances = cdist(embedding, result.centers)
     else:
@@ -102,7 +95,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
             "label": pd.Categorical.from_codes(own, result.classes),
             "region": pd.Categorical.from_codes(found, result.classes),
             "split": pd.Categorical(
-                result.split.iloc[rows].astype(str), [TRAIN, TEST, UNUSED, QUERY]
+                result.split.iloc[rows].astype(str),
+                [_result.TRAIN, _result.TEST, _result.UNUSED, _result.QUERY],
             ),
             "depth": misplacement_depth(distances[at, found], distances[at, own]),
         },

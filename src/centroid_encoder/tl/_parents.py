@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Floats
 from centroid_encoder.errors import check
 from centroid_encoder.tl._check import check_known, entry_of
 from centroid_encoder.tl._result import UNASSIGNED
@@ -19,15 +19,7 @@ Parents: TypeAlias = "Level | Sequence[Level]"
 
 
 class Hierarchy:
-    """Classes and their ancestors.
-
-    Parameters
-    ----------
-    classes
-        (M,) classes.
-    parent_of
-        Parent of classes and of other parents; a class without one has no ancestors.
-    """
+    """The (M,) classes and their ancestors; a class without a parent has none."""
 
     def __init__(self, classes: pd.Index, parent_of: Mapping[Any, Any]) -> None:
         self.classes, self.parent_of = classes, dict(parent_of)
@@ -53,7 +45,7 @@ class Hierarchy:
             chain.append(parent)
         return chain
 
-    def at_level(self, level: int) -> tuple[pd.Index, NDArray[np.intp]]:
+    def at_level(self, level: int) -> tuple[pd.Index, Codes]:
         """Names at a level, and the (M,) index of the name for each class.
 
         It is the highest ancestor up to this level, or the class itself.
@@ -63,7 +55,7 @@ class Hierarchy:
         codes, names = pd.factorize(np.where(steps.max(axis=1) > 0, highest, self.classes))
         return pd.Index(names), codes
 
-    def lowest(self, probabilities: NDArray[np.floating], least: float) -> NDArray[np.intp]:
+    def lowest(self, probabilities: Floats, least: float) -> Codes:
         """(n,) lowest ancestor with at least a probability, for (n, M) of the classes; −1 if none.
 
         The lowest one has the fewest classes; of equal ones it is the more probable.
@@ -71,10 +63,6 @@ class Hierarchy:
         shares = probabilities @ self.members
         order = np.where(shares >= least, shares - 2.0 * self.members.sum(axis=0), -np.inf)
         return np.where(np.isfinite(order.max(axis=1)), order.argmax(axis=1), -1)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the pairs of children and parents."""
-        return pd.DataFrame(self.parent_of.items(), columns=["child", "parent"], dtype=str)
 
 
 def read_parents(

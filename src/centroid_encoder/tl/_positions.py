@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Floats
 from centroid_encoder.tables import CHOSEN, ROLES, axis
 from centroid_encoder.tl._matrix import in_memory
 
 
-def positions(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
+def positions(adata: AnnData) -> tuple[str, Floats] | None:
     """Return the positions of cells in ``obsm["spatial"]`` or in columns such as ``X_centroid``.
 
     The first value says for messages where they are stored. The second one is an (n_obs, 2 or 3)
@@ -62,16 +62,10 @@ def _columns_of_positions(adata: AnnData) -> tuple[list[str], list[str]]:
     return [*found["column"][found["reason"] == CHOSEN]], [*found["column"]]
 
 
-def numbers(value: Any) -> NDArray[np.floating] | None:
+def numbers(value: Any) -> Floats | None:
     """Return a matrix of numbers with at least one complete row, or None for anything else."""
-    if isinstance(value, pd.DataFrame) or hasattr(value, "compute"):
-        value = in_memory(value)
-    if not isinstance(value, np.ndarray) or value.ndim != 2:
-        return None
-    if value.dtype == object:
-        with suppress(TypeError, ValueError):
-            value = value.astype(float)
-    if value.dtype.kind not in "iuf":
-        return None
-    table = value.astype(float)
-    return table if np.isfinite(table).all(axis=1).any() else None
+    with suppress(TypeError, ValueError):
+        table = np.asarray(in_memory(value), dtype=np.float64)
+        if table.ndim == 2 and np.isfinite(table).all(axis=1).any():
+            return table
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -16,25 +16,20 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, ttest_ind, ttest_rel
 
 from centroid_encoder.checks import Number
-from centroid_encoder.core.arrays import Codes
+from centroid_encoder.core.arrays import Codes, Doubles, Mask
 from centroid_encoder.core.effects import effects
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.inputs import class_sums
 from centroid_encoder.core.matrix import looks_whole, row_chunks
-from centroid_encoder.errors import check, check_name
+from centroid_encoder.errors import check
 from centroid_encoder.tables import is_key, result_columns
-from centroid_encoder.tl import _result
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import MaskVar, Source, Values, read_new_cells
-from centroid_encoder.tl._check import check_choice, check_key, check_known, listed, read_mask
+from centroid_encoder.tl._check import check_choice, check_known, listed, read_mask
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._run import Callback, Job, Progress, Results, check_stop, from_job
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Method = Literal["auroc", "map"]
-Doubles = NDArray[np.float64]
 Groups = tuple[pd.Index, Codes, Codes, int | None]
 """Names of the groups that have cells; the (n_obs,) group of each cell, −1 for cells that take no
 part; the groups that are ranked; the group with which they are compared, or None for the rest."""
@@ -49,7 +44,7 @@ LARGEST = 20
 """Larger means than this are no logarithms of counts."""
 
 
-@from_job
+@_run.from_job
 def rank_features(
     adata: AnnData,
     groupby: str,
@@ -187,8 +182,7 @@ def rank_features(
     text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
     check(str(method) != "wilcoxon", text, "method")
     check_choice("method", method, Method)
-    check_name(key_added, "key_added", "a key of uns")
-    check_key(key_added, "key_added")
+    key_added = _run.result_key(key_added)
     _result.check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
     Number(1, integer=True, instead=(None,)).check("n_features", n_features)
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}
@@ -232,9 +226,7 @@ def _is_ranking(stored: Any) -> bool:
     return isinstance(params, Mapping) and params.get("method") in get_args(Method)
 
 
-def _read_groups(
-    adata: AnnData, groupby: str, groups: Any, reference: str, chosen: NDArray[np.bool_]
-) -> Groups:
+def _read_groups(adata: AnnData, groupby: str, groups: Any, reference: str, chosen: Mask) -> Groups:
     column = categorical(adata, groupby, "groupby")
     column[~chosen] = np.nan
     column = column.remove_unused_categories()
@@ -262,27 +254,27 @@ def _read_groups(
 
 
 @dataclass(eq=False)
-class Ranking(Job):
+class Ranking(_run.Job):
     """A job that ranks the features of groups."""
 
     groups: Groups
     params: dict[str, Any]
     _n_features: int | None
-    _rank: Callable[[Ranking, Callback], Ranked]
+    _rank: Callable[[Ranking, _run.Callback], Ranked]
 
-    def _compute(self, callback: Callback) -> Results:
+    def _compute(self, callback: _run.Callback) -> _run.Results:
         names, _, ranked, _ = self.groups
         records = _records(names[ranked], self._n_features, *self._rank(self, callback))
         return {"uns": {self.key: {"params": self.params, **records}}}
 
 
-def _by_data(job: Ranking, callback: Callback, adata: AnnData, units: Codes | None) -> Ranked:
+def _by_data(job: Ranking, callback: _run.Callback, adata: AnnData, units: Codes | None) -> Ranked:
     """Rank by the effect sizes of the data; `units` are (n_obs,) donors or images."""
     (names, codes, ranked, against), values = job.groups, job._cells
     n_done = count(1)
 
     def step() -> None:
-        check_stop(callback, Progress(next(n_done), len(values.names), "feature"))
+        _run.check_stop(callback, _run.Progress(next(n_done), len(values.names), "feature"))
 
     found = effects(values.X, codes, len(names), against, step)
     of_ranked = {name: of_groups[ranked] for name, of_groups in found.items()}
@@ -310,7 +302,7 @@ def _by_data(job: Ranking, callback: Callback, adata: AnnData, units: Codes | No
     return values.names, numbers, shares
 
 
-def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ranked:
+def _by_map(job: Ranking, callback: _run.Callback, split: NDArray[np.object_]) -> Ranked:
     """Rank by the contributions to the margins of a map; `split` is that of all cells."""
     import torch
 
@@ -321,7 +313,7 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
     at = pd.Index([str(name) for name in cells.model.classes_.tolist()]).get_indexer(names)
     kept = map_.standardizer.kept
 
-    def inputs(group: int, part: str) -> Iterator[Tensor]:
+    def inputs(group: int, part: str) -> Iterator[Any]:
         """Yield the standardised features of the cells of a group in a split."""
         for _, x in row_chunks(cells.X, np.flatnonzero((split == part) & (codes == group))):
             yield map_.standardizer(cells.imputed(x).expected())
@@ -347,7 +339,7 @@ def _by_map(job: Ranking, callback: Callback, split: NDArray[np.object_]) -> Ran
         if n_cells[i]:
             scores[i, kept] = mean = total / n_cells[i]
             deviations[i, kept] = np.sqrt(np.maximum(squares / n_cells[i] - mean**2, 0))
-        check_stop(callback, Progress(i + 1, len(ranked), "group"))
+        _run.check_stop(callback, _run.Progress(i + 1, len(ranked), "group"))
     text = "no cell of these groups was held out; train with a test_size"
     check(n_cells.any(), text, "groups")
     if not n_cells.all():
@@ -429,7 +421,7 @@ def _circular(adata: AnnData, column: str) -> str:
     return ""
 
 
-def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, NDArray[np.bool_]]:
+def _p_values(X: Any, groups: Groups, units: Codes) -> tuple[Doubles, Mask]:
     """(G, d) p-values of t-tests between means of `units`, donors or images.
 
     Returns also the (G,) mask of the groups that have too few of them.

@@ -1,12 +1,4 @@
-"""The results in an AnnData: their keys, the stored values, and functions that read them.
-
-The functions below return the names of a result `key`:
-
-- in ``obsm``: `embedding_key`;
-- in ``obs``: `obs_key`, for the result and for the cross-validation beside it;
-- in ``uns``: the key itself (`StoredMap` or `StoredPanel`), `cv_key` (`StoredCrossValidation`),
-  `colors_key`;
-- in ``var``: `panel_column`.
+"""The results in an AnnData: the stored values, and functions that read them.
 
 `anndata.concat` can put the cells of several results into one table, and joins what is under one
 key of ``uns``. The column ``…_map`` has the id of the result of each cell, and ``parts`` of ``uns``
@@ -30,6 +22,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from centroid_encoder.core.arrays import Codes, Floats, Mask
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check, check_name, issue_warning
 from centroid_encoder.tables import (
@@ -108,7 +101,10 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """An entry of ``uns``: the attributes are its parts, without those that are None."""
+    """An entry of ``uns``: the attributes are its parts, without those that are None.
+
+    The functions of `tl` that write it describe them.
+    """
 
     params: Mapping[str, Any]
     """Arguments of the function that wrote it, except those that were None."""
@@ -172,23 +168,20 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredMap(Stored):
-    """``uns[key]``: a map and its training; the classes are sorted."""
+    """``uns[key]`` of `tl.centroid_encoder` and `tl.ingest`; the classes are sorted.
+
+    Only a training has a history and a quality, and only `tl.ingest` compares cells or has parents.
+    """
 
     MARK = "centers"
-    centers: NDArray[np.floating]
-    """(M, m) centers of the Voronoi cells."""
+    centers: Floats
     history: pd.DataFrame | None = None
-    """One row per epoch; None after `tl.ingest`."""
     quality: Mapping[str, Any] | None = None
-    """Errors of each split, see `errors`, and ``per_class``; None after `tl.ingest`."""
     model: Mapping[str, Any] | None = None
     """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
     compared: pd.DataFrame | None = None
-    """Number of cells of each class that `tl.ingest` compared with their own label."""
     parents: pd.DataFrame | None = None
-    """Pairs of ``child`` and ``parent`` of the coarser classes that `tl.ingest` predicted."""
     colors: NDArray[np.str_] | None = None
-    """(M,) colours of the classes, once they have some; see `color_predictions`."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
@@ -232,29 +225,19 @@ class StoredMap(Stored):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCrossValidation(Stored):
-    """``uns[cv_key(key)]``: the result of `tl.cross_validate`."""
+    """``uns[cv_key(key)]`` of `tl.cross_validate`; the classes are in the order of categories."""
 
     MARK, NAME = "confusion", staticmethod(cv_key)
     confusion: NDArray[np.int64]
-    """(M, M) numbers of cells by their own class and the predicted class."""
     quality: Mapping[str, Any]
-    """Number of judged cells ``n`` and of others ``n_unjudged``; errors, the ends of their 95 %
-    intervals ``…_low`` and ``…_high``, and their standard deviation over the folds ``…_sd``."""
     per_class: pd.DataFrame
-    """(M, …) ``n``, ``knn_error`` and so on for each class."""
     errors: pd.DataFrame
-    """One row per fold."""
     warnings: NDArray[np.str_]
-    """Reasons to trust the result less."""
     permutation: Mapping[str, Any] | None = None
-    """Mean probability of the own class out of fold, with equal weight for every class: with the
-    real labels (``observed``), (n_permutations,) ``shuffled`` ones, and the ``p_value``."""
     model: str
-    """Parameters of the estimator, as JSON."""
     levels: pd.DataFrame | None = None
-    """Errors at each level of parents."""
     reason: str
-    """Why no label looks wrong, as in `suspects`; "" if some do."""
+    """One of those of `suspects`."""
 
     @classmethod
     def _checked(cls, parts: dict[str, Any], adata: AnnData) -> dict[str, Any]:
@@ -275,15 +258,12 @@ class StoredCrossValidation(Stored):
 
 @dataclass(frozen=True)
 class StoredPanel(Stored):
-    """``uns[key]``: the result of `tl.feature_panel`."""
+    """``uns[key]`` of `tl.feature_panel`."""
 
     MARK = "chosen_from"
     errors: pd.DataFrame
-    """Errors of each judge with the panel of each size, and with all features."""
     features: pd.DataFrame
-    """The features that were chosen at least once; the index is their names."""
     chosen_from: NDArray[np.object_]
-    """Names of the cells from which the panels in ``var`` were chosen."""
 
     @property
     def sizes(self) -> list[int]:
@@ -355,7 +335,7 @@ def id_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
-def own_cells(adata: AnnData, name: str, stored: Stored) -> NDArray[np.bool_]:
+def own_cells(adata: AnnData, name: str, stored: Stored) -> Mask:
     """(n_obs,) mask of the cells of the result `stored` in ``uns[name]``.
 
     A warning has the number of the others; an InputError is raised if all are others. Cells without
@@ -381,17 +361,17 @@ class Result:
     stored: StoredMap
     """The map as it is stored; its classes are sorted."""
     classes: pd.Index
-    centers: NDArray[np.floating]
+    centers: Floats
     """(M, m) centers of the Voronoi cells."""
-    embedding: NDArray[np.floating]
+    embedding: Floats
     """(n_obs, m); NaN for cells left out, also by `own_cells`."""
-    codes: NDArray[np.intp]
+    codes: Codes
     """(n_obs,) index into `classes`; −1 for unlabeled cells."""
-    predicted: NDArray[np.intp]
+    predicted: Codes
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out or not judged."""
     split: pd.Series
     """One of `SPLITS` for every cell; after `ingest` ``"query"``; missing for cells left out."""
-    unassigned: NDArray[np.bool_]
+    unassigned: Mask
     """(n_obs,) mask of the ingested cells that got no class, and no parent of classes."""
     categories: pd.Index
     """Categories of the label column, to which the colours in ``uns`` belong."""
@@ -402,7 +382,7 @@ class Result:
         return self.stored.label_key
 
     @property
-    def embedded(self) -> NDArray[np.bool_]:
+    def embedded(self) -> Mask:
         """(n_obs,) mask of the cells that have a place in the map."""
         return np.asarray(~np.isnan(self.embedding[:, 0]))
 
@@ -411,7 +391,7 @@ class Result:
         """Whether `tl.ingest` placed any of the cells."""
         return bool((self.split == QUERY).any())
 
-    def found_in(self, regions: Regions) -> NDArray[np.intp]:
+    def found_in(self, regions: Regions) -> Codes:
         """(n_obs,) index of the class in whose region each cell lies; −1 if it was not judged.
 
         For ``"decoder"``, it is the predicted class; an InputError is raised without a decoder.
@@ -432,18 +412,18 @@ class Result:
         return "decoder" if self.stored.has_decoder else "voronoi"
 
     @property
-    def unjudged(self) -> NDArray[np.bool_]:
+    def unjudged(self) -> Mask:
         """(n_obs,) mask of cells with a place but without a prediction."""
         is_train = (self.split == TRAIN).to_numpy()
         return np.asarray(self.embedded & (self.predicted < 0) & is_train)
 
-    def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
+    def misplaced(self, regions: Regions) -> Mask:
         """(n_obs,) mask of the labeled cells that lie in another class's region."""
         found = self.found_in(regions)
         return np.asarray((self.codes >= 0) & (found >= 0) & (found != self.codes))
 
     @cached_property
-    def _nearest(self) -> NDArray[np.intp]:
+    def _nearest(self) -> Codes:
         placed, found = self.embedded & ~self.unjudged, np.full(len(self.codes), -1, np.intp)
         found[placed] = nearest_center(self.embedding[placed], self.centers, self.codes[placed])
         return found
@@ -574,7 +554,7 @@ def label_categories(column: pd.Series) -> pd.Index:
     return values.astype("category").cat.categories
 
 
-def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArray[np.intp]:
+def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> Codes:
     """(M,) indices that put sorted classes into the order of the categories.
 
     A class without a category keeps its place.

@@ -7,11 +7,11 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
+from centroid_encoder.core.arrays import Codes, Mask
 from centroid_encoder.core.gaps import count_gaps
 from centroid_encoder.core.train import one_thread
 from centroid_encoder.errors import check
@@ -161,7 +161,7 @@ def suggest(
     return table
 
 
-def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
+def _pool(is_labelled: Mask, groups: Codes, seed: int) -> Codes:
     """Return sorted rows: of at most `N_POOL` cells with labels, and of as many without."""
     rng, parts = np.random.default_rng(seed), []
     for rows in (np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)):
@@ -172,7 +172,7 @@ def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -
     return np.sort(np.concatenate(parts))
 
 
-def _judged(adata: AnnData, key: str, stored: StoredMap, pool: NDArray[np.intp]) -> tuple[Any, ...]:
+def _judged(adata: AnnData, key: str, stored: StoredMap, pool: Codes) -> tuple[Any, ...]:
     """Return what a map says of the cells of a pool that have values.
 
     These are their values, their mask in the pool, the classes, and their probabilities,

@@ -16,14 +16,6 @@ from centroid_encoder.tables import embedding_key, keys_in, names_group
 from centroid_encoder.tl import _result
 from centroid_encoder.tl._cells import Cells
 from centroid_encoder.tl._check import listed, obs_column
-from centroid_encoder.tl._result import (
-    CALIBRATION_ERRORS,
-    LARGEST,
-    NO_BETTER,
-    StoredCrossValidation,
-    fold_words,
-    is_repeated,
-)
 
 FEW = 30
 """An error of fewer held-out cells says little."""
@@ -43,7 +35,8 @@ CLUSTERING = re.compile("leiden|louvain|cluster|phenograph|k_?means|flowsom", re
 
 def summary(adata: AnnData, key: str) -> list[str]:
     """Describe how far the results under a key can be trusted, the most important facts first."""
-    mapped, validated = _result.StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    mapped = _result.StoredMap.read(adata, key)
+    validated = _result.StoredCrossValidation.read(adata, key)
     sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
         part = mapped.held_out
@@ -251,7 +244,7 @@ def panel_errors(adata: AnnData, cells: Cells, held_out: pd.Index) -> dict[str, 
 def panel_summary(panel: _result.StoredPanel) -> list[str]:
     """Describe the errors of the map with the panel of each size, and with all features."""
     errors = panel.of_judge("map").to_dict("records")
-    n, folds = f"n = {errors[-1]['n']:,}", fold_words(panel)
+    n, folds = f"n = {errors[-1]['n']:,}", _result.fold_words(panel)
     *some, of_all = [f"{row['size']:,} features: error {_error(row, 'error')}." for row in errors]
     return [f"Cross-validated errors of maps ({folds}, {n}).", *some, f"All {of_all}"]
 
@@ -287,19 +280,19 @@ def _error(quality: Mapping[str, Any], error: str, *also: str) -> str:
 
 
 def _against(quality: Mapping[str, Any]) -> str:
-    largest = _percent(quality[f"{LARGEST}_error"])
-    if quality.get(NO_BETTER):
+    largest = _percent(quality[f"{_result.LARGEST}_error"])
+    if quality.get(_result.NO_BETTER):
         return f", no better than always naming the largest class ({largest})"
     return f"; always naming the largest class: {largest}"
 
 
-def _cross_validated(validated: StoredCrossValidation) -> list[str]:
+def _cross_validated(validated: _result.StoredCrossValidation) -> list[str]:
     quality, per_class = validated.quality, validated.per_class
     rule = "decoder" if "decoder_error" in quality else "voronoi"
-    error, folds = f"{rule}_error", fold_words(validated)
+    error, folds = f"{rule}_error", _result.fold_words(validated)
     also = [folds, group_words(quality, validated.params), f"n = {quality['n']:,}"]
     also, spread = [*filter(None, also)], quality[f"{error}_sd"]
-    of_one = " of one map" if is_repeated(validated) else ""
+    of_one = " of one map" if _result.is_repeated(validated) else ""
     if np.isfinite(spread):
         also.append(f"standard deviation of the folds {_percent(spread)}")
     sentences = [
@@ -332,7 +325,7 @@ def _cross_validated(validated: StoredCrossValidation) -> list[str]:
 
 
 def _confidences(quality: Mapping[str, Any], per_class: pd.DataFrame, cells: str) -> list[str]:
-    error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
+    error, before = (100 * quality[name] for name in _result.CALIBRATION_ERRORS[:2])
     if not np.isfinite(error):
         return []
     interval = range_words(quality, "calibration_error", " points")

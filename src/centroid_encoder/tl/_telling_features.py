@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number
+from centroid_encoder.core.arrays import Codes, Doubles, Mask
 from centroid_encoder.core.effects import different, effects
 from centroid_encoder.core.gaps import dense
 from centroid_encoder.core.matrix import VALUES_AT_ONCE
@@ -170,7 +170,7 @@ class TellingFeatures:
 
 def read_features(
     adata: AnnData, result: Result | None
-) -> tuple[NewCells | None, Any, NDArray[np.intp], pd.Index]:
+) -> tuple[NewCells | None, Any, Codes, pd.Index]:
     """Return the cells as a map takes them, and a matrix, its columns that are compared, and names.
 
     The columns are the features of the map. If there is no map, or its features are a
@@ -191,12 +191,12 @@ def read_features(
 
 def compare(
     X: Any,
-    columns: NDArray[np.intp],
-    groups: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    columns: Codes,
+    groups: tuple[Mask, Mask],
     n_most: int,
     n_best: int,
     n_candidates: int,
-) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp], NDArray[np.float64]]:
+) -> tuple[dict[str, Doubles], Codes, Doubles]:
     """Compare some columns of two groups of cells, which have no cell in common.
 
     At most `n_most` cells of each group take part, always the same ones. Returns the effects of the
