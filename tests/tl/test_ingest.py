@@ -604,7 +604,7 @@ def test_a_job_shows_progress_stops_and_writes_once(known, new, unchanged, monke
 def test_threads_compute_together_with_as_many_values_as_one(known, new, monkeypatch, layout):
     cells, _ = read_new_cells(new, ce.tl.fitted_model(known, device="cpu"), Source())
     X, n_rows = layout(new.X), list[int]()
-    expected = np.concatenate(list(cells.placed(X)))
+    expected = [np.concatenate(x) for x in zip(*cells.placed(X), strict=True)]
     imputed = NewCells.imputed
 
     def counted(self: NewCells, x: Any, start: int = 0) -> Imputed:
@@ -613,15 +613,15 @@ def test_threads_compute_together_with_as_many_values_as_one(known, new, monkeyp
 
     monkeypatch.setattr(NewCells, "imputed", counted)
     monkeypatch.setattr(matrix, "VALUES_AT_ONCE", 40 * new.n_vars)
-    found = np.concatenate(list(cells.placed(X, n_threads=4)))
+    found = [np.concatenate(x) for x in zip(*cells.placed(X, n_threads=4), strict=True)]
     assert n_rows == [10] * 6
-    assert_allclose(found, expected, atol=1e-5)
+    for values, of_one in zip(found, expected, strict=True):
+        assert_allclose(values, of_one, atol=1e-5)
 
 
 @pytest.mark.parametrize(("device", "most"), [("cpu", 3), ("mps", 1)])
 def test_one_thread_at_a_time_uses_mps(known, new, monkeypatch, device, most):
     cells, _ = read_new_cells(new, ce.tl.fitted_model(known, device="cpu"), Source())
-    placed = np.concatenate(list(cells.placed(new.X)))
     barrier, active, counts = threading.Barrier(most), list[int](), list[int]()
 
     def judge(self: Imputed) -> Any:
@@ -636,8 +636,8 @@ def test_one_thread_at_a_time_uses_mps(known, new, monkeypatch, device, most):
     monkeypatch.setattr(matrix, "CHUNK", 10)
     monkeypatch.setattr(Imputed, "judge", judge)
     monkeypatch.setattr(FittedMap, "device", torch.device(device))
-    found = np.concatenate(list(cells.placed(new.X, n_threads=3)))
-    assert found.shape == placed.shape
+    places = [chunk[1] for chunk in cells.placed(new.X, n_threads=3)]
+    assert np.concatenate(places).shape == (new.n_obs, 2)
     assert max(counts) == most
 
 
