@@ -175,7 +175,7 @@ def fit(
         weight is not above 0; if values are too large for float32, or no class has enough samples
         for validation.
     StoppedTooEarly, KeyboardInterrupt, DivergedError
-        As in `Run.start`.
+        As in ``core.train.Run.start``.
     """
     known, given = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
