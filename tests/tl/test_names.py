@@ -137,12 +137,17 @@ def test_other_columns_are_not_replaced(cells, fast, unchanged, tool, key, colum
         getattr(ce.tl, tool)(cells, source, key_added=key, progress=False)
 
 
-def test_columns_that_a_concatenation_has_left_are_replaced(cells, fast):
+@pytest.mark.parametrize("keeps_parts", [False, True])
+def test_columns_that_a_concatenation_has_left_are_replaced(cells, fast, keeps_parts):
     options = {"model": fast, "progress": False}
     for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
         tool(cells, "cell_type", **options)
     both = ad.concat([cells[:60], cells[60:]])
     assert not both.uns
+    if keeps_parts:
+        both.uns["ce_cv"] = {"params": cells.uns["ce_cv"]["params"]}
+        both.obs["ce_level"] = np.nan
+        both.uns["ce"] = {"params": cells.uns["ce"]["params"]}
     for tool in (ce.tl.centroid_encoder, ce.tl.cross_validate):
         tool(both, "cell_type", **options)
     assert set(both.uns) == {"ce", "ce_cv"}

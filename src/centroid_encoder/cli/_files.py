@@ -80,7 +80,8 @@ def with_results(source: Path, adata: AnnData, results: Results) -> Write:
                 write_elem(target, slot, {})
             for key, value in results.get(slot, {}).items():
                 if value is not None:
-                    write_elem(target[slot], key, value)
+                    # With the colours of its classes, which follow later.
+                    write_elem(target[slot], key, getattr(adata, slot)[key])
             # Such as colours or probabilities of an earlier result.
             for key in set(target[slot]) - set(getattr(adata, slot)):
                 del target[slot][key]

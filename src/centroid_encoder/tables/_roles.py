@@ -423,11 +423,13 @@ def _following(
     known = [*{axis(name) or name: name for name in places[::-1]}.values()]
     follows = np.zeros(len(names), bool)
     images = [x for name, x in groups.items() if found[name][0] == "image" or names_group(name)]
-    values, at = (
-        np.stack([_values(columns[name]) for name in some], axis=1) for some in (names, known)
-    )
-    for codes in (None, *images):
-        follows |= are_places(values, at, codes)
+    for codes in [np.zeros(len(columns[names[0]]), int), *images]:
+        rows = _sampled_rows(codes)
+        values, at = (
+            np.stack([_values(columns[name].iloc[rows]) for name in some], axis=1)
+            for some in (names, known)
+        )
+        follows |= are_places(values, at, codes[rows])
     like = f"a position by its values, like {', '.join(map(repr, places[:3]))}"
     new: dict[str, Found] = {}
     for name in itertools.compress(names, follows):
@@ -435,6 +437,12 @@ def _following(
         doubt = "", f"runs with the position {places[0]!r}", True
         new[name] = doubt if is_measure else ("position", like, not sure)
     return new
+
+
+def _sampled_rows(images: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return the rows of up to `MAX_FITTED` cells: of few images, if these have many cells."""
+    rows = np.random.default_rng(0).permutation(len(images))
+    return rows[np.argsort(images[rows], kind="stable")][:MAX_FITTED]
 
 
 def are_places(
@@ -449,9 +457,7 @@ def are_places(
     are (n,) codes, if the origin of the values or of the places differs between images.
     """
     codes = np.zeros(len(places), int) if images is None else images
-    rows = np.random.default_rng(0).permutation(len(codes))
-    # These are cells of few images, if the images have many cells.
-    rows = rows[np.argsort(codes[rows], kind="stable")][:MAX_FITTED]
+    rows = _sampled_rows(codes)
     rows = rows[np.isfinite(places[rows]).all(axis=1)]
     codes, found = np.unique(codes[rows], return_inverse=True)[1], np.zeros(values.shape[1], bool)
     for i, column in enumerate(values[rows].T):

@@ -218,7 +218,9 @@ def cross_validate(
     del progress, copy  # `from_job` uses them.
     key = _run.result_key(key_added)
     _run.check_not_replaced(label_key, obs_key(cv_key(key), "label"))
-    is_own = _result.StoredCrossValidation.is_kind_of(adata.uns.get(cv_key(key)))
+    # `anndata.concat` may leave only some parts of a result.
+    is_own = obs_key(cv_key(key), "label") in adata.obs
+    is_own |= _result.StoredCrossValidation.is_kind_of(adata.uns.get(cv_key(key)))
     _result.check_free(adata, cv_key(key), is_own=is_own)
     _result.check_columns_free(adata, cv_key(key), _result.CV_COLUMNS)
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)

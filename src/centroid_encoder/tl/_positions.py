@@ -65,7 +65,10 @@ def _columns_of_positions(adata: AnnData) -> tuple[list[str], list[str]]:
 def numbers(value: Any) -> Floats | None:
     """Return a matrix of numbers with at least one complete row, or None for anything else."""
     with suppress(TypeError, ValueError):
-        table = np.asarray(in_memory(value), dtype=np.float64)
+        table = np.asarray(in_memory(value))
+        if table.dtype.kind not in "iufO":
+            return None
+        table = table.astype(np.float64)
         if table.ndim == 2 and np.isfinite(table).all(axis=1).any():
             return table
     return None

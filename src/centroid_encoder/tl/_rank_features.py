@@ -21,11 +21,11 @@ from centroid_encoder.core.effects import effects
 from centroid_encoder.core.gaps import fill, is_gap
 from centroid_encoder.core.inputs import class_sums
 from centroid_encoder.core.matrix import looks_whole, row_chunks
-from centroid_encoder.errors import check
+from centroid_encoder.errors import check, check_name
 from centroid_encoder.tables import is_key, result_columns
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cells import MaskVar, Source, Values, read_new_cells
-from centroid_encoder.tl._check import check_choice, check_known, listed, read_mask
+from centroid_encoder.tl._check import check_choice, check_key, check_known, listed, read_mask
 from centroid_encoder.tl._composition import categorical
 from centroid_encoder.tl._fitted_model import fitted_model
 
@@ -182,7 +182,8 @@ def rank_features(
     text = 'pass method="auroc", which has the order of the Wilcoxon test, instead of "wilcoxon"'
     check(str(method) != "wilcoxon", text, "method")
     check_choice("method", method, Method)
-    key_added = _run.result_key(key_added)
+    check_name(key_added, "key_added", "a key of uns")
+    check_key(key_added, "key_added")
     _result.check_free(adata, key_added, is_own=_is_ranking(adata.uns.get(key_added)))
     Number(1, integer=True, instead=(None,)).check("n_features", n_features)
     params: dict[str, Any] = {"groupby": groupby, "reference": reference, "method": method}

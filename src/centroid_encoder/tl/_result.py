@@ -93,6 +93,9 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
             of_map = dict(zip(classes, stored.get("colors", ()), strict=False)) | colors
             if all(name in of_map for name in classes):
                 adata.uns[key] = {**stored, "colors": np.array([of_map[x] for x in classes])}
+                # Maps of earlier snapshots had no colours.
+                parts = [*dict.fromkeys([*stored.get("parts", ()), "colors"])]
+                adata.uns[key] |= {"parts": np.array(parts)} if "parts" in stored else {}
         if column != label_key:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
             if colors and len(names) and all(name in colors for name in names):
@@ -523,7 +526,8 @@ def check_free(
         level, split = obs_key(key, "level"), adata.obs.get(obs_key(key, "split"))
         # Only `tl.ingest` writes levels; each later result under this key deletes them.
         if (levels or key in adata.uns) and (split is None or not (split == QUERY).any()):
-            check(level not in adata.obs, COLUMN_TAKEN.format(level), "key_added")
+            is_free = level not in adata.obs or adata.obs[level].isna().all()
+            check(is_free, COLUMN_TAKEN.format(level), "key_added")
         is_own = key == "ce" or StoredMap.read(adata, key) is not None
     for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         text = f"{slot}[{name!r}] exists already and is another result; choose another key_added,"

@@ -23,7 +23,7 @@ from centroid_encoder.tables import is_table, opened, read_with_notices, reading
 from centroid_encoder.tl._positions import numbers, positions
 from centroid_encoder.viewer.data.columns import named, whole_numbers
 
-FRAMES = ("frame", "frames", "frameindex", "framenumber", "timepoint", "timeframe", "t")
+FRAMES = ("frame", "frames", "frameindex", "framenumber", "timepoint", "timeframe")
 """Names of the column with the frame of each cell, in lower case."""
 COLOR = "#8f9aa8"
 """Colour of the points: visible on napari's dark and light canvas."""
