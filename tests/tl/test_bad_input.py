@@ -199,11 +199,11 @@ def test_bad_input_is_described_before_training_and_nothing_changes(
     def train(*args: Any, **kwargs: Any) -> None:
         pytest.fail("training has begun")
 
-    monkeypatch.setattr("centroid_encoder.core.fit.train", train)
+    monkeypatch.setattr("centroid_encoder.core.train.Run.start", train)
     adata = case.breaks(cells)
     # The results of an earlier run must stay as well.
     adata.obsm["X_ce"] = np.zeros((adata.n_obs, 2), dtype=np.float32)
-    adata.uns["ce"] = adata.uns["ce_cv"] = {"from": "an earlier run"}
+    adata.uns["ce"] = adata.uns["ce_cv"] = {"from": "an earlier run", "confusion": ""}
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
     with unchanged(adata), pytest.raises(case.raises) as caught:
         function(adata, **kwargs)
