@@ -204,12 +204,21 @@ def test_the_new_cells_can_be_opened_from_a_file(
     others.write_h5ad(tmp_path / "new.h5ad")
     (tmp_path / "none.h5ad").write_text("no table")
     panel, before = widget.new_data, widget.catalog.table
+    monkeypatch.setattr(
+        QFileDialog, "getOpenFileName", lambda *_: (str(tmp_path / "none.h5ad"), "")
+    )
+    panel.open_button.click()
+    panel.opening.cancel()
+    assert panel.map_button.isEnabled()
     for name in ("none", "new"):
         path = str(tmp_path / f"{name}.h5ad")
         monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_, path=path: (path, ""))
         panel.open_button.click()
         assert panel.opening.task is not None
-        qtbot.waitUntil(lambda: panel.opening.task is None, timeout=60_000)
+        # Another table is chosen until then.
+        assert not panel.map_button.isEnabled()
+        qtbot.waitUntil(panel.map_button.isEnabled, timeout=60_000)
+        assert panel.opening.task is None
         if name == "none":
             assert panel.message.text().startswith("none.h5ad cannot be read: ")
     assert panel.message.text() == ""

@@ -84,7 +84,7 @@ class NewDataPanel(JobPanel):
         """Shown for a table without a map; the parent lays it out."""
         self.place_button.hide()
         self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
-        self.opening = TaskRow()
+        self.opening = TaskRow(self.enable)
         tip = "Read a .h5ad, a .zarr or a table of another program"
         self.open_button = button("Open …", tip, self._ask)
         tip = (
@@ -111,7 +111,12 @@ class NewDataPanel(JobPanel):
         def opened(adata: AnnData, name: str, *, path: Path) -> None:
             self.table_box.choose(self.session.catalog.add(adata, name, path=path))
 
-        read_tables(self.opening, ask_table(self), opened, self.say_error)
+        def failed(error: Exception) -> None:
+            self.say_error(error)
+            self.enable()
+
+        read_tables(self.opening, ask_table(self), opened, failed)
+        self.enable()
 
     def show_state(self, before: State, now: State) -> None:
         """Offer the tables and the columns of parents, which depend on the map."""
@@ -186,7 +191,8 @@ class NewDataPanel(JobPanel):
         has_table = self.table_box.value is not None
         self.table_box.setVisible(has_table)
         self.map_button.setVisible(has_table)
-        self.map_button.setEnabled(ready and has_table)
+        # Another table is chosen until the new one is read.
+        self.map_button.setEnabled(ready and has_table and self.opening.task is None)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
