@@ -153,14 +153,6 @@ def test_a_class_without_cells_keeps_its_colour(three, stored):
         assert drawn(selection) == drawn(selection.copy()) == before
 
 
-def test_a_map_of_an_earlier_snapshot_gets_colours(three):
-    stored = three.uns["ce"]
-    stored = {key: value for key, value in stored.items() if key != "colors"}
-    three.uns["ce"] = stored | {"parts": stored["parts"][stored["parts"] != "colors"]}
-    before = drawn(three)
-    assert drawn(three[three.obs["cell_type"] != "type 0"].copy()) == before
-
-
 def test_a_class_without_cells_or_a_known_colour_has_one_of_its_own(three):
     three.uns[KEY] = ["red", "#56b4e9", "#e69f00"]
     selection = three[three.obs["cell_type"] != "type 0"].copy()

@@ -88,8 +88,7 @@ def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dic
     # or one that no other class has.
     lacking = [name for name in result.classes if name not in colors]
     of_map = () if stored.colors is None else zip(stored.classes, stored.colors, strict=True)
-    before = {name: to_hex(color) for name, color in of_map if is_color_like(color)}
-    before = {name: before[name] for name in lacking if name in before}
+    before = {x: to_hex(color) for x, color in of_map if x in lacking and is_color_like(color)}
     taken = {*colors.values(), *before.values()}
     free = [x for x in default_palette(len(taken) + len(lacking)) if x not in taken]
     return dict(zip(lacking, free, strict=False)) | before | colors

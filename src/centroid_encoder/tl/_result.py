@@ -93,9 +93,6 @@ def color_predictions(adata: AnnData, label_key: str) -> None:
             of_map = dict(zip(classes, stored.get("colors", ()), strict=False)) | colors
             if all(name in of_map for name in classes):
                 adata.uns[key] = {**stored, "colors": np.array([of_map[x] for x in classes])}
-                # Maps of earlier snapshots had no colours.
-                parts = [*dict.fromkeys([*stored.get("parts", ()), "colors"])]
-                adata.uns[key] |= {"parts": np.array(parts)} if "parts" in stored else {}
         if column != label_key:
             names = label_categories(adata.obs[column]) if column in adata.obs else ()
             if colors and len(names) and all(name in colors for name in names):
