@@ -259,7 +259,7 @@ class MapPanel(QWidget):
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
-        limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
+        limits = session.of(self._limits, result, session.reference, self.axes_box.value)
         if is_draft:
             limits = self._steady(limits)
         # A class that was named after the training has no center: take the mean of its cells.
@@ -292,6 +292,11 @@ class MapPanel(QWidget):
             kind = "draft" if now.labeling is None else "live map"
             title, tip = f"{kind}: {error_text(*held_out_error(adata, labels))}", ""
         self._show(scene, list(session.class_colors.values()), title, tip)
+
+    def _limits(self, result: Result, *_: object) -> NDArray[np.floating]:
+        """Return the limits of all that is drawn; a label does not change them."""
+        points, centers = map(self._plane, (result.embedding, plane_centers(result.centers)))
+        return panel_limits(np.concatenate([points[result.embedded], self._behind(result), centers]))
 
     def _rows(self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Return the rows to draw: all that are shown, or only those that are held out."""
