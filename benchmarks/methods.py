@@ -7,7 +7,7 @@ It returns the predicted classes of the test samples by one or more rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 from benchmarks.rivals import classical, contrastive, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
+from centroid_encoder.core import train
 from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.quality import knn_predict, nearest_center
 from centroid_encoder.recipes import RECIPES
@@ -109,6 +110,11 @@ def without_linear_score() -> Iterator[None]:
 
     with patch.object(Placer, "_with_odds", alone):
         yield
+
+
+def in_float32() -> AbstractContextManager[Any]:
+    """Train with products in float32 on every processor."""
+    return patch.object(train, "has_bfloat16", lambda: False)
 
 
 def standardized(

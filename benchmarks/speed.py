@@ -38,7 +38,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from benchmarks import datasets
-from benchmarks.methods import BOTTLENECK
+from benchmarks.methods import BOTTLENECK, in_float32
 from benchmarks.parts import peak_memory, run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
@@ -47,6 +47,7 @@ from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.reports import Report
 from centroid_encoder.core.settings import HIDDEN, resolved
+from centroid_encoder.core.train import has_bfloat16
 from centroid_encoder.recipes import RECIPES
 
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
@@ -65,25 +66,16 @@ def scanpy() -> None:
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     for name, (adata, label_key) in tables().items():
+        default = partial(ce.tl.centroid_encoder, adata, label_key, progress=False)
 
-        def call(
-            placement: Placement,
-            model: CentroidEncoder | None = None,
-            adata: AnnData = adata,
-            label_key: str = label_key,
-        ) -> Callable[[], object]:
-            return lambda: ce.tl.centroid_encoder(
-                adata, label_key, placement=placement, model=model, progress=False
-            )
+        def slowly(default: Callable[[], object] = default) -> None:
+            with in_float32():
+                default()
 
-        acts: dict[str, Callable[[], object]]
-        acts = {"PCA, neighbours and UMAP": partial(umap_pipeline, adata)}
-        for placement in get_args(Placement):
-            acts[placement] = call(placement)
-            if torch.get_num_threads() > 1:
-                acts[f"{placement}, one thread"] = in_one_thread(call(placement))
-        alone = CentroidEncoder(n_networks=1)
-        acts["voronoi, one network on everything"] = call("voronoi", alone)
+        acts = {"PCA, neighbours and UMAP": partial(umap_pipeline, adata), "default": default}
+        if has_bfloat16():
+            acts["default, products in float32"] = slowly
+        acts["one network on everything"] = partial(default, model=CentroidEncoder(n_networks=1))
         compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts)
 
 
@@ -120,20 +112,6 @@ def umap_pipeline(adata: AnnData) -> None:
     sc.pp.pca(adata)
     sc.pp.neighbors(adata)
     sc.tl.umap(adata)
-
-
-def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that runs another one with a single thread of torch."""
-
-    def acted() -> None:
-        n_threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            act()
-        finally:
-            torch.set_num_threads(n_threads)
-
-    return acted
 
 
 def tables(most: int = 100_000) -> dict[str, tuple[AnnData, str]]:

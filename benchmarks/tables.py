@@ -5,9 +5,11 @@
     python -m benchmarks.tables fgl "pbmc3k, all genes" --draws 5  # two tables, five draws
     python -m benchmarks.tables fgl --other scale=feature --noise 40
     python -m benchmarks.tables hpc --other "hidden=(200, 100, 50)" --no-rivals
+    python -m benchmarks.tables hpc --other products=float32 --no-rivals
 
 "Alone" are the errors of the networks without the linear discriminant analysis beside them
-(docs/placement.md), or with ``--other`` those of a map with another parameter. "Time" is the
+(docs/placement.md), or with ``--other`` those of a map with another parameter, or of a training
+with products in float32 on a processor that has instructions for bfloat16. "Time" is the
 processor time of a default training, relative to theirs. Each draw has 70 % of the samples, at most
 2,000, for training, and tests on the others. The settings were chosen on the tables of `CHOSEN_ON`;
 those of `LAST` were looked at when nothing was changed any more. Those of `FOLDER`, which other
@@ -38,7 +40,7 @@ from sklearn.svm import SVC
 
 from benchmarks import datasets
 from benchmarks.few import Data
-from benchmarks.methods import without_linear_score
+from benchmarks.methods import in_float32, without_linear_score
 from benchmarks.placement import SETS
 from centroid_encoder import CentroidEncoder
 
@@ -157,9 +159,10 @@ def errors(
     for name in ("alone", "default"):
         is_other = name == "alone"
         options = dict(other) if is_other else {}
+        products = in_float32() if options.pop("products", None) else nullcontext()
         model = CentroidEncoder(random_state=draw, device="cpu", **options)
         start = time.process_time()
-        with without_linear_score() if is_other and not other else nullcontext():
+        with products, without_linear_score() if is_other and not other else nullcontext():
             model.fit(X, y)
         found[f"{name}, seconds"] = time.process_time() - start
         found[name] = wrong(model.predict(X_test), y_test)

@@ -39,7 +39,7 @@ from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
-from centroid_encoder.core.train import one_thread
+from centroid_encoder.core.threads import one_thread
 from centroid_encoder.errors import InputError, InputTypeError, check
 from centroid_encoder.recipes import RECIPES
 

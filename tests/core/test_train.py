@@ -13,11 +13,13 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
+from centroid_encoder.core import train
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig
 from centroid_encoder.core.reports import Callback, Report
 from centroid_encoder.core.targets import Batch, CentroidTargets
-from centroid_encoder.core.train import Run, TrainingData, dropped, in_threads, one_thread
+from centroid_encoder.core.threads import in_threads, one_thread
+from centroid_encoder.core.train import Run, TrainingData, dropped
 from tests.threads import threads
 
 Weights = list[Tensor]
@@ -244,7 +246,8 @@ def several(folds: Tensor, hidden: tuple[int, ...] = (6,), **config: Any) -> Pro
     return replace(problem, network=network, data=data)
 
 
-def test_networks_trained_together_equal_networks_trained_alone() -> None:
+def test_networks_trained_together_equal_networks_trained_alone(monkeypatch) -> None:
+    monkeypatch.setattr(train, "has_bfloat16", lambda: False)
     folds = torch.arange(100) % 4
     # A batch holds all rows, so that their order does not matter.
     together = several(folds, max_epochs=8, batch_size=100)
@@ -263,6 +266,18 @@ def test_networks_trained_together_equal_networks_trained_alone() -> None:
         for one, all_of in zip(alone.parameters(), together.network.parameters(), strict=True):
             expected = one.mT if one.dim() == 2 else one
             torch.testing.assert_close(all_of[k], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_products_in_bfloat16_change_the_training_by_their_rounding(monkeypatch) -> None:
+    found = []
+    for is_short in (False, True):
+        monkeypatch.setattr(train, "has_bfloat16", lambda is_short=is_short: is_short)
+        problem = several(torch.arange(100) % 4, (32, 16), max_epochs=20, batch_size=64)
+        reports = problem.train().reports
+        assert {value.dtype for value in problem.network.parameters()} == {torch.float32}
+        found.append([report.loss for report in reports])
+    assert found[0] != found[1]
+    assert_allclose(*found, rtol=0.02)
 
 
 def test_a_network_depends_on_no_row_of_its_fold() -> None:

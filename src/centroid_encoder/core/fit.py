@@ -41,6 +41,7 @@ from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.settings import resolved
 from centroid_encoder.core.splits import Division, at_most, divide, representatives
 from centroid_encoder.core.targets import CentroidTargets, class_weights
+from centroid_encoder.core.threads import on_cores
 from centroid_encoder.core.train import Run, TrainingData
 from centroid_encoder.errors import check
 
@@ -330,20 +331,21 @@ def _places(
     of_linear = network_axes(z, 1 / weight, discriminant.N_AXES)
     linear = Discriminant.fit(z, of_linear, codes, n_classes)
     with_more = is_rich(z.shape[1], int(sizes.sum()))
-    of_networks, of_folds = list[Tensor](), list[Placer]()
-    for k, share in enumerate(shares):
-        own = np.flatnonzero(folds != k)
+
+    def of_fold(k: int) -> tuple[Tensor, Placer]:
+        own, share = np.flatnonzero(folds != k), shares[k]
         x, y = z[own], codes[own]
         axes = network_axes(x, share, N_AXES)
         more = [discriminant_axes(x, share, y, n_classes)] if with_more else []
-        of_networks.append(torch.cat([axes, *more]))
         means, residuals = centered(x @ axes.T, y)
-        scatter_of_fold = Scatter.fit(residuals, y, means, m).turned(layout.positions, room)
+        scatter = Scatter.fit(residuals, y, means, m).turned(layout.positions, room)
         # Which features have a weight follows from the labels, too.
         has_weight = torch.from_numpy(share > 0).to(z.device)
-        own_linear = Discriminant.fit(x, of_linear * has_weight, y, n_classes)
-        of_folds.append(Placer(targets, scatter_of_fold, layout, own_linear))
-    placer = Placer(targets, scatter, layout, linear, of_folds=tuple(of_folds))
+        linear = Discriminant.fit(x, of_linear * has_weight, y, n_classes)
+        return torch.cat([axes, *more]), Placer(targets, scatter, layout, linear)
+
+    of_networks, of_folds = zip(*on_cores(of_fold, range(len(shares)), z.device), strict=True)
+    placer = Placer(targets, scatter, layout, linear, of_folds=of_folds)
     inputs = Inputs(standardizer, torch.stack(of_networks), ramp_knots(z) if with_more else None)
     of_span = CentroidTargets.fit(centroids, settings["output"], z.device)
     return inputs, placer, of_span, objective

@@ -19,6 +19,7 @@ from centroid_encoder.core.inputs import Standardizer, principal_axes
 from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import cross_validation_folds, representatives
+from centroid_encoder.core.threads import on_cores
 
 LEAST = 10  # smallest number of samples from which novelty is learned
 ROUGH = 5  # with fewer groups, the novelty of new groups is rough
@@ -89,7 +90,11 @@ class Novelty:
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
         logarithms = np.empty((len(scored), 2))
         others = [folds[at] != i for i in range(folds.max() + 1)]
-        around = [_around(z[own], codes[own], axes.shape[1]) for own in others]
+
+        def around_others(own: Mask) -> Callable[[Singles], Doubles]:
+            return _around(z[own], codes[own], axes.shape[1])
+
+        around = on_cores(around_others, others, torch.device("cpu"))
         for part, chunk in row_chunks(X, index[scored]):
             points = _z_scores(chunk, standardizer) - center
             for i in np.unique(folds[part]):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from joblib import cpu_count
 from torch import Tensor
 from torch.nn.functional import embedding
 
@@ -24,6 +20,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import Adam, TrainingConfig, captured, learning_rate_share
 from centroid_encoder.core.reports import Callback, Frame, Report, StoppedTooEarly
 from centroid_encoder.core.targets import Batch, Objective
+from centroid_encoder.core.threads import one_thread
 from centroid_encoder.errors import DivergedError, check
 
 
@@ -79,47 +76,18 @@ def dropped(x: Tensor, share: float, generators: Sequence[torch.Generator]) -> T
     return x * (noise >= round(2**16 * share) - 2**15) * (1 / (1 - share))
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-_active: list[tuple[int, int]] = []
-"""Thread of each active `one_thread`, and the number that PyTorch had before the first of them."""
+SHORT_FROM = 64
+"""Smallest batch with products in bfloat16; for fewer rows, its conversions take too long."""
 
 
-@contextmanager
-def one_thread() -> Iterator[int]:
-    """Let PyTorch use one thread here; yield the number that it and the process may use otherwise.
+def has_bfloat16() -> bool:
+    """Whether the processor has instructions for products of bfloat16 matrices.
 
-    Threads that share small operations wait for each other: beside programs that use all cores,
-    preparing and judging a map of 700 cells took ten times as long as in one thread. PyTorch gives
-    its number to new threads, so that a training which starts while another one runs would find 1.
+    They take at most half the time of products in float32. Early versions of PyTorch do not list
+    the instructions.
     """
-    n_threads = _active[0][1] if _active else torch.get_num_threads()
-    own = get_ident(), n_threads
-    is_inner = own in _active
-    _active.append(own)
-    torch.set_num_threads(1)
-    try:
-        yield min(n_threads, cpu_count())
-    finally:
-        _active.remove(own)
-        if not is_inner:
-            torch.set_num_threads(n_threads)
-
-
-def in_threads(work: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
-    """Yield the results for some items in order; `n_threads` are computed at once.
-
-    Each thread has one thread of PyTorch. The items are read here.
-    """
-    limit: Any = {"initializer": torch.set_num_threads, "initargs": (1,)}
-    with ThreadPoolExecutor(n_threads, **limit) as pool:
-        started: deque[Future[R]] = deque()
-        for item in items:
-            started.append(pool.submit(work, item))
-            if len(started) > n_threads:
-                yield started.popleft().result()
-        while started:
-            yield started.popleft().result()
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 @dataclass
@@ -139,6 +107,10 @@ class Run:
     of them computes in one thread. Threads that share a step wait for each other at every
     operation, which takes ten times as long when other programs use the cores as well. The number
     of threads changes the results by rounding only.
+
+    On a CPU that has instructions for it, the matrix products of several networks side by side are
+    computed in bfloat16; the loss, the weights and their changes are float32. The inputs have noise
+    that is larger than this rounding, and held-out errors are the same (docs/benchmarks.md).
     """
 
     network: Network
@@ -286,11 +258,14 @@ class Run:
         adam, share_of_all = Adam(parameters, config), len(noise) / self.network.n_networks
         # The output of the earlier layers does not change, so it is computed once.
         codes = self.codes(depth - 1) if depth else None
+        is_placed = self.network.n_networks > 1 and data.inputs.device.type == "cpu"
+        is_short = is_placed and config.batch_size >= SHORT_FROM and has_bfloat16()
 
         def step(batch: Tensor) -> Tensor:
-            inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
-            code = network.encode(inputs, first=depth or 0, depth=depth)
-            loss = share_of_all * self.loss(batch, code, depth)[0]
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_short):
+                inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
+                code = network.encode(inputs, first=depth or 0, depth=depth)
+            loss = share_of_all * self.loss(batch, code.float(), depth)[0]
             adam.step(torch.autograd.grad(loss, parameters))
             return loss.detach()
 

@@ -428,7 +428,7 @@ class NewCells(Values):
 
     def placed(self, X: Any, start: int = 0, n_threads: int = 1) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, in chunks."""
-        from centroid_encoder.core.train import in_threads
+        from centroid_encoder.core.threads import in_threads
 
         # Sparse rows become dense after the features of the map have been selected.
         width = n_threads * (len(self.index) if matrix.is_sparse(X) else X.shape[1])

@@ -19,7 +19,7 @@ from centroid_encoder.core import matrix
 from centroid_encoder.core.arrays import Codes, Floats, Mask, Singles
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.splits import at_most
-from centroid_encoder.core.train import one_thread
+from centroid_encoder.core.threads import one_thread
 from centroid_encoder.core.transfer import changed_by_recentring
 from centroid_encoder.errors import InputError, check
 from centroid_encoder.estimator import CentroidEncoder

@@ -109,7 +109,7 @@ class Job(ABC):
 
         If there is no state to keep, StoppedTooEarly is raised, or KeyboardInterrupt after Ctrl-C.
         """
-        from centroid_encoder.core.train import one_thread
+        from centroid_encoder.core.threads import one_thread
 
         with one_thread():
             self.results = self._compute(callback or (lambda _: False))

@@ -13,7 +13,7 @@ from centroid_encoder.checks import Number, RandomState, draw_seed
 from centroid_encoder.core import suggestion
 from centroid_encoder.core.arrays import Codes, Mask
 from centroid_encoder.core.gaps import count_gaps
-from centroid_encoder.core.train import one_thread
+from centroid_encoder.core.threads import one_thread
 from centroid_encoder.errors import check
 from centroid_encoder.tl._cells import MaskVar, Source, chunks_of, read_new_cells
 from centroid_encoder.tl._check import obs_column

@@ -296,7 +296,9 @@ class MapPanel(QWidget):
     def _limits(self, result: Result, *_: object) -> NDArray[np.floating]:
         """Return the limits of all that is drawn; a label does not change them."""
         points, centers = map(self._plane, (result.embedding, plane_centers(result.centers)))
-        return panel_limits(np.concatenate([points[result.embedded], self._behind(result), centers]))
+        return panel_limits(
+            np.concatenate([points[result.embedded], self._behind(result), centers])
+        )
 
     def _rows(self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Return the rows to draw: all that are shown, or only those that are held out."""
