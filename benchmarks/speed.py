@@ -76,7 +76,7 @@ def scanpy() -> None:
         if has_bfloat16():
             acts["default, products in float32"] = slowly
         acts["one network on everything"] = partial(default, model=CentroidEncoder(n_networks=1))
-        compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts)
+        compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts, warm=adata.n_obs > 10_000)
 
 
 def busy() -> None:

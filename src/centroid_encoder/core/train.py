@@ -108,7 +108,7 @@ class Run:
     operation, which takes ten times as long when other programs use the cores as well. The number
     of threads changes the results by rounding only.
 
-    On a CPU that has instructions for it, the matrix products of several networks side by side are
+    On a CPU that has instructions for it, the matrix products of networks without a decoder are
     computed in bfloat16; the loss, the weights and their changes are float32. The inputs have noise
     that is larger than this rounding, and held-out errors are the same (docs/benchmarks.md).
     """
@@ -258,8 +258,9 @@ class Run:
         adam, share_of_all = Adam(parameters, config), len(noise) / self.network.n_networks
         # The output of the earlier layers does not change, so it is computed once.
         codes = self.codes(depth - 1) if depth else None
-        is_placed = self.network.n_networks > 1 and data.inputs.device.type == "cpu"
-        is_short = is_placed and config.batch_size >= SHORT_FROM and has_bfloat16()
+        is_on_cpu, is_large = data.inputs.device.type == "cpu", config.batch_size >= SHORT_FROM
+        # The paper's networks have a decoder.
+        is_short = is_on_cpu and is_large and not network.decoder and has_bfloat16()
 
         def step(batch: Tensor) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16, enabled=is_short):
