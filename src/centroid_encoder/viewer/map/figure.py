@@ -279,4 +279,5 @@ def _drawn(scene: Scene, shown: NDArray[np.bool_], codes: NDArray[np.intp]) -> N
     rows = scene.rows
     rows = rows[np.append(shown, True)[scene.codes[rows]] & ~np.isnan(scene.points[rows, 0])]
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
-    return np.concatenate([rows[codes[rows] < 0], rows[codes[rows] >= 0]])
+    has_color = codes[rows] >= 0
+    return np.concatenate([rows[~has_color], rows[has_color]])

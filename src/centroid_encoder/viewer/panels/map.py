@@ -259,7 +259,9 @@ class MapPanel(QWidget):
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
-        limits = session.of(self._limits, result, session.reference, self.axes_box.value)
+        of = result, self.axes_box.value
+        # Those of new cells also depend on the reference.
+        limits = self._limits(*of) if result.is_query else session.of(self._limits, *of)
         if is_draft:
             limits = self._steady(limits)
         # A class that was named after the training has no center: take the mean of its cells.
@@ -275,7 +277,7 @@ class MapPanel(QWidget):
             points=points,
             codes=codes,
             rows=self._rows(shown, held_out),
-            shapes=class_regions(adata, result, now.regions, limits),
+            shapes=session.of(class_regions, adata, result, now.regions, limits),
             limits=limits,
             names=tuple(map(str, session.class_colors)),
             centers=centers,
