@@ -72,6 +72,7 @@ def scanpy() -> None:
             with in_float32():
                 default()
 
+        acts: dict[str, Callable[[], object]]
         acts = {"PCA, neighbours and UMAP": partial(umap_pipeline, adata), "default": default}
         if has_bfloat16():
             acts["default, products in float32"] = slowly
