@@ -170,8 +170,8 @@ class Linears(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_networks, out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply each layer to its own (b, n_in) inputs."""
-        return torch.baddbmm(self.bias[:, None], x, self.weight)
+        """Apply each layer to its own (b, n_in) inputs, in their precision."""
+        return torch.baddbmm(self.bias[:, None].to(x.dtype), x, self.weight.to(x.dtype))
 
 
 def _layers(widths: Sequence[int], n_networks: int) -> nn.ModuleList:

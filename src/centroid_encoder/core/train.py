@@ -108,9 +108,10 @@ class Run:
     operation, which takes ten times as long when other programs use the cores as well. The number
     of threads changes the results by rounding only.
 
-    On a CPU that has instructions for it, the matrix products of networks without a decoder are
-    computed in bfloat16; the loss, the weights and their changes are float32. The inputs have noise
-    that is larger than this rounding, and held-out errors are the same (docs/benchmarks.md).
+    On a CPU that has instructions for it, the matrix products of several networks are computed in
+    bfloat16; the loss, the weights and their changes are float32. The inputs have noise that is
+    larger than this rounding, and held-out errors are the same (docs/benchmarks.md). `autocast`
+    would leave a global state behind if Ctrl-C came while it is set.
     """
 
     network: Network
@@ -258,15 +259,14 @@ class Run:
         adam, share_of_all = Adam(parameters, config), len(noise) / self.network.n_networks
         # The output of the earlier layers does not change, so it is computed once.
         codes = self.codes(depth - 1) if depth else None
-        is_on_cpu, is_large = data.inputs.device.type == "cpu", config.batch_size >= SHORT_FROM
-        # The paper's networks have a decoder.
-        is_short = is_on_cpu and is_large and not network.decoder and has_bfloat16()
+        is_short = config.batch_size >= SHORT_FROM and data.inputs.device.type == "cpu"
+        is_short &= self.network.n_networks > 1 and has_bfloat16()
 
         def step(batch: Tensor) -> Tensor:
-            with torch.autocast("cpu", torch.bfloat16, enabled=is_short):
-                inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
-                code = network.encode(inputs, first=depth or 0, depth=depth)
-            loss = share_of_all * self.loss(batch, code.float(), depth)[0]
+            inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
+            inputs = inputs.bfloat16() if is_short else inputs
+            code = network.encode(inputs, first=depth or 0, depth=depth).float()
+            loss = share_of_all * self.loss(batch, code, depth)[0]
             adam.step(torch.autograd.grad(loss, parameters))
             return loss.detach()
 

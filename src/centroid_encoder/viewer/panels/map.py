@@ -260,8 +260,7 @@ class MapPanel(QWidget):
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
         of = result, self.axes_box.value
-        # Those of new cells also depend on the reference.
-        limits = self._limits(*of) if result.is_query else session.of(self._limits, *of)
+        limits = map_limits(*of, behind) if len(behind) else session.of(map_limits, *of)
         if is_draft:
             limits = self._steady(limits)
         # A class that was named after the training has no center: take the mean of its cells.
@@ -294,13 +293,6 @@ class MapPanel(QWidget):
             kind = "draft" if now.labeling is None else "live map"
             title, tip = f"{kind}: {error_text(*held_out_error(adata, labels))}", ""
         self._show(scene, list(session.class_colors.values()), title, tip)
-
-    def _limits(self, result: Result, *_: object) -> NDArray[np.floating]:
-        """Return the limits of all that is drawn; a label does not change them."""
-        points, centers = map(self._plane, (result.embedding, plane_centers(result.centers)))
-        return panel_limits(
-            np.concatenate([points[result.embedded], self._behind(result), centers])
-        )
 
     def _rows(self, shown: NDArray[np.bool_], held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Return the rows to draw: all that are shown, or only those that are held out."""
@@ -337,6 +329,14 @@ class MapPanel(QWidget):
         figure.values, figure.hidden = shown_values(self._session), now.hidden
         figure.show(scene, colors, now.selected)
         self.canvas.names_action.setChecked(figure.named)
+
+
+def map_limits(
+    result: Result, axes: tuple[int, int], *behind: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """Return the limits of a map along two axes; (n, 2) positions `behind` it lie within them."""
+    of_map = result.embedding[result.embedded], plane_centers(result.centers)
+    return panel_limits(np.concatenate([*(plane_points(x)[:, axes] for x in of_map), *behind]))
 
 
 def plane_shown(session: Session) -> Plane | None:
