@@ -287,7 +287,7 @@ def test_an_image_that_fails(user: User, stained_files: Files) -> None:
     user.choose_file(stained_files.table)
     user.click("Map new data")
     user.wait_for("*of the labels may be wrong*")
-    user.wait_for("[0-9]* cells placed, * differ from cell_type")
+    user.wait_for("[0-9]* cells placed, * differ from cell_type*")
 
 
 def test_close_again(user: User, stained_files: Files) -> None:

@@ -180,7 +180,8 @@ class CentroidEncoderWidget(QWidget):
             return True
         elif isinstance(watched, QMainWindow) and kind == QEvent.Type.Close and has_canvas(watched):
             names = ", ".join(table.name for table in self.catalog.tables if table.unsaved)
-            text = f"The labels and maps in {names} are not saved. Close napari anyway?"
+            text = f"The labels and maps in {names} are not saved"
+            text += f"{', and a training runs' * (self.training is not None)}. Close napari anyway?"
             yes = QMessageBox.StandardButton.Yes
             if names and QMessageBox.question(self, "Close napari", text) != yes:
                 event.ignore()

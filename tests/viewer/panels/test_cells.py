@@ -29,6 +29,8 @@ def test_the_gate_selects_cells_by_value_in_map_and_tissue(widget, viewer, mappe
     assert gate.isHidden()
     widget.cells.show_column("size")
     assert gate.isVisible()
+    for box in gate.boxes:
+        assert box.lineEdit().width() > box.fontMetrics().horizontalAdvance(box.text())
     for ends, rows in (((10, 20), range(10, 21)), ((100, 118), range(100, 119))):
         gate.slider.setValue(ends)
         assert sorted(widget.map.canvas.map.selected) == list(rows)

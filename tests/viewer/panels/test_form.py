@@ -63,6 +63,13 @@ def test_the_label_column_is_guessed_by_its_name(form, columns, likely):
     assert form.label_key.value == likely
 
 
+def test_a_column_with_one_value_has_no_classes_to_guess(form):
+    obs = pd.DataFrame({"region": categorical(6, 1), "leiden": categorical(6, 2)}, list("abcdef"))
+    for names, likely in ((["region", "leiden"], "leiden"), (["region"], None)):
+        form.set_adata(AnnData(np.zeros((6, 2)), obs=obs[names]))
+        assert form.label_key.value == likely
+
+
 def test_representations_are_offered_but_not_results(form, table):
     table.layers["scaled"] = table.X
     for name in ("X_pca", "spatial", "spatial_microns"):

@@ -109,7 +109,7 @@ def test_new_cells_are_drawn_above_reference_cells(panel, query):
     title = panel.canvas.title
     counted = new.uns["ce"]["compared"][["n_differing", "n"]].sum()
     text = f"{counted.iloc[0]} of {counted.iloc[1]} differ from cell_type"
-    assert title.text() == f"{new.n_obs} cells placed, {text}"
+    assert title.text() == f"{new.n_obs} cells placed, {text}\ngrey: reference cells"
     assert title.toolTip().endswith("pale: 120 reference cells")
     assert len(figure.scene.points) == new.n_obs
     show(panel, reference)

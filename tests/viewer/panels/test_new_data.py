@@ -321,7 +321,7 @@ def test_new_cells_with_labels_are_reviewed(widget, send, cells, others):
     differs = others.obs["ce_label"].astype(str) != others.obs["cell_type"]
     n = int(differs.sum())
     assert 0 < n < 150
-    text = f"150 cells placed, {n} of 150 differ from cell_type"
+    text = f"150 cells placed, {n} of 150 differ from cell_type\ngrey: reference cells"
     assert widget.map.canvas.title.text() == text
     assert len(widget.misplaced.model.table) == n
 
@@ -332,5 +332,5 @@ def test_a_sample_that_differs_is_reported(widget, send, others):
     assert "of the labels may be wrong" in widget.message.text()
     expected = others.uns["ce"]["params"]["expected_error"]
     assert expected > 0.15
-    text = f"150 cells placed, about {100 * expected:.0f} % may be wrong"
+    text = f"150 cells placed, about {100 * expected:.0f} % may be wrong\ngrey: reference cells"
     assert widget.map.canvas.title.text() == text

@@ -220,7 +220,7 @@ def _scaled(
     if middle == least and (saturation[there] > least).any():
         is_shown = there & (saturation > least)
     if (there & ~is_shown).any():
-        meaning += f"{'; ' if meaning else ''}others have no colour in the image"
+        meaning += f"{'; ' if meaning else ''}pale cells: no colour in the image"
     codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
     shades = SCALE(np.linspace(0, 1, STEPS)[:: -1 if reverse else 1])
     colors = [to_hex(shade) for shade in shades]

@@ -27,8 +27,11 @@ QSlider::groove:horizontal {{
 }}
 QRangeSlider {{ qproperty-barColor: transparent; }}
 """
-WIDTH = 56
-"""Width of a number in pixels."""
+# napari's style sheet sets a larger least width, and room for two buttons beside the number.
+BOX = """
+    QDoubleSpinBox { min-width: 56px; max-width: 56px; padding: 1px; }
+    QDoubleSpinBox::up-button, QDoubleSpinBox::down-button { width: 0px; }
+"""
 N_STOPS = 6
 DIGITS = 3
 """Significant digits of the numbers at the ends of a scale from 0 to 1."""
@@ -46,7 +49,7 @@ class ColorRow(QWidget):
         self.text.setTextFormat(Qt.TextFormat.RichText)
         self.text.setStyleSheet("font-size: 10px")
         self.gate = Gate(partial(_select_between, session))
-        row = (self.box, 3), (self.text, 4), (self.gate, 4)
+        row = (self.box, 4), (self.text, 3), (self.gate, 5)
         self.setLayout(side_by_side(QLabel("Colour by"), *row))
         # The row keeps its height, and so the map its size; a long legend is in the tooltip, too.
         self.setFixedHeight(self.box.sizeHint().height())
@@ -88,8 +91,7 @@ class Gate(QWidget):
         for box in self.boxes:
             box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
             box.setKeyboardTracking(False)
-            # napari's style sheet sets a larger least width.
-            box.setStyleSheet(f"min-width: {WIDTH}px; max-width: {WIDTH}px; padding: 1px;")
+            box.setStyleSheet(BOX)
             box.valueChanged.connect(self._on_typed)
         self.slider.valueChanged.connect(self._on_moved)
         self.setLayout(side_by_side(low, (self.slider, 1), high))

@@ -58,6 +58,8 @@ PAUSE = 300
 COLUMNS = ("image", "cells", "in layer", "missing")
 LAYER = 2
 VISIBLE_ROWS = 4
+CLOSE_WIDTH = 24
+"""Width of the button that hides the details, in pixels."""
 
 
 class DataPanel(QWidget):
@@ -106,7 +108,9 @@ class DataPanel(QWidget):
         self._by, self._in = form_label("joined by"), QLabel("in")
         self._cells_in = form_label("Segmentation")
         form = form_layout()
-        form.addRow(self._cells_in, self.layer_box)
+        close_button = button("×", "Hide these details; ☰ shows them again", self.hide)
+        close_button.setFixedWidth(CLOSE_WIDTH)
+        form.addRow(self._cells_in, side_by_side((self.layer_box, 1), close_button))
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.image_box))
         self.fold.clicked.connect(self.toggle)
         joined = self.joined_text, self.mend_button

@@ -169,6 +169,9 @@ class Search(Choice):
         chosen = next((i for fits in ways for i in order if text and fits(texts[i])), at)
         self.setCurrentIndex(chosen)
         self.setEditText(self.itemText(chosen))
+        if (line := self.lineEdit()) is not None:
+            # The beginning of a long name tells more than its end.
+            line.setCursorPosition(0)
 
 
 def keep_narrow(box: QComboBox) -> None:

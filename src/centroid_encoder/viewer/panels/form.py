@@ -97,7 +97,7 @@ class TrainingForm(Form):
             labels.append(str(label_key))
         # Columns of images come first, as the likeliest choice.
         groups = dict.fromkeys(map(str, [*named(table.obs, IMAGE_NAMES), *table.obs.columns]))
-        offer(self.label_key, labels, before if before in labels else _likely(labels))
+        offer(self.label_key, labels, before if before in labels else _likely(table, labels))
         offer(self.features, features, self.features.value)
         offer(self.group_key, [("none", None), *groups], self.group_key.value)
         auto = "highly_variable" if "highly_variable" in masks else None
@@ -166,20 +166,27 @@ class TrainingForm(Form):
 
 
 def _label_columns(adata: AnnData) -> list[str]:
-    """Return the columns of obs that can be labels, categories first."""
+    """Return the columns of obs that can be labels: categories first, and results last."""
     obs, ids = adata.obs, are_ids(adata.obs)
     names = [name for name in obs if not (has_fractions(obs[name]) or name in ids or axis(name))]
     names.sort(key=lambda name: not isinstance(obs[name].dtype, pd.CategoricalDtype))
     n_categories = {name: len(getattr(obs[name].dtype, "categories", ())) for name in names}
-    return sorted(map(str, names), key=lambda name: n_categories[name] > MAX_CLASSES)
+    return sorted(
+        map(str, names), key=lambda name: (n_categories[name] > MAX_CLASSES, name.startswith("ce_"))
+    )
 
 
-def _likely(labels: list[str]) -> str | None:
-    """Return the label column with the likeliest name, or else the first one."""
+def _likely(adata: AnnData, labels: list[str]) -> str | None:
+    """Return the label column with the likeliest name, or else the first one, or none.
+
+    A column with a single value, such as the name of an image, has no classes.
+    """
     exact = [name for word in LIKELY for name in labels if word == name.lower()]
     others = [name for name in labels if not name.startswith("ce_")]
     similar = [name for word in LIKELY for name in others if word in name.lower()]
-    return next(iter([*exact, *similar, *labels]), None)
+    columns = {str(name): values for name, values in adata.obs.items()}
+    found = (name for name in [*exact, *similar, *labels] if columns[name].nunique() != 1)
+    return next(found, None)
 
 
 def _representations(adata: AnnData) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from napari.utils.notifications import show_error, show_warning
+from napari.utils.notifications import show_warning
 from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder import tl
@@ -256,7 +256,8 @@ class JobPanel(QWidget):
             # The card of Review shows the doubts of a check.
             doubts = getattr(job, "doubts", [])
             if notices := [notice for notice in job.notices if notice not in doubts]:
-                self.say_notices(notices, again)
+                other = "" if table is self.session.table else f"{table.name}: "
+                self.say_notices(notices, again, other)
             written()
 
         work, stoppable = partial(make_and_run, make), call.function == "centroid_encoder"
@@ -268,19 +269,19 @@ class JobPanel(QWidget):
         if (parameter := getattr(error, "parameter", None)) is not None:
             self.form.point_at(parameter)
         self.message.say(error, "error")
-        show_error(self.message.text())
 
     def say_notices(
-        self, notices: Sequence[str], again: Callable[..., object] = lambda: None
+        self, notices: Sequence[str], again: Callable[..., object] = lambda: None, other: str = ""
     ) -> None:
         """Show what is most important in the warnings of a job, and all of them in the tooltip.
 
-        A button starts the job again with whole groups held out, if a warning advises it.
+        A button starts the job again with whole groups held out, if a warning advises it. `other`
+        is the name of a table that is not shown any more: its texts begin with it.
         """
-        full = " ".join(map(sentence, notices))
-        self.message.say(" ".join(map(gist, notices)), "warning", full)
+        full = other + " ".join(map(sentence, notices))
+        self.message.say(other + " ".join(map(gist, notices)), "warning", full)
         offered = getattr(self.form.fields.get("group_key"), "choices", ())
-        names = [found[2] for found in map(GROUPS.search, notices) if found]
+        names = [found[2] for found in map(GROUPS.search, notices) if found and not other]
         cures = {f"Hold out whole {x}s": {"group_key": x} for x in names if x in offered}
         self.offer_cures(cures, again)
 

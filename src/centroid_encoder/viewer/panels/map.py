@@ -373,7 +373,8 @@ def headline(result: Result, regions: Regions | None, n_behind: int = 0) -> tupl
         n, also = int(placed.sum()), f"; pale: {n_behind:,} reference cells"
         text = panel_title(result, QUERY, regions) + also * bool(n_behind)
         expected = expected_words(result.stored, n)
-        return f"{n:,} cells placed{expected and ', '}{expected or ' in this map'}", text
+        title = f"{n:,} cells placed{expected and ', '}{expected or ' in this map'}"
+        return title + "\ngrey: reference cells" * bool(n_behind), text
     stored, rule = result.stored, title_rule(result, regions)[0]
     errors = stored.errors(stored.held_out)
     if not errors["n"]:

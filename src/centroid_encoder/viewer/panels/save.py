@@ -15,7 +15,6 @@ from anndata import AnnData
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from napari.layers import Labels
-from napari.utils.notifications import show_error
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
@@ -28,7 +27,7 @@ from centroid_encoder.tl._result import label_categories
 from centroid_encoder.viewer.data.ids import pixels
 from centroid_encoder.viewer.latest import Latest
 from centroid_encoder.viewer.panels.fields import button, side_by_side
-from centroid_encoder.viewer.panels.message import Message, in_words, sentence
+from centroid_encoder.viewer.panels.message import Message, in_words
 from centroid_encoder.viewer.session.provenance import as_python
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
@@ -317,9 +316,7 @@ class SaveRow(QWidget):
         try:
             yield
         except Exception as error:
-            text = sentence(error)
-            self.message.say(text, "error")
-            show_error(text)
+            self.message.say(error, "error")
         else:
             self.message.say(done)
 
