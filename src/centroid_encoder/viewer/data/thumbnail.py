@@ -46,7 +46,8 @@ def layers_of_cell(
     if image_column is None:
         return layers
     images = obs[image_column]
-    names = images.dropna().unique()
+    is_category = isinstance(images.dtype, pd.CategoricalDtype)
+    names = images.cat.categories if is_category else images.dropna().unique()
     shown = [image_of(layer, names) for layer in layers]
     return [x for x, image in zip(layers, shown, strict=True) if image in (None, images.iloc[row])]
 

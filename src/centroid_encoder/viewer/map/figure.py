@@ -235,6 +235,8 @@ class MapFigure:
         self._names.centers = scene.centers[named]
         self._names.ink, self._names.halo = style.ink, style.panel
         self._mark()
+        # A selection before the next drawing need not draw on top of the last one.
+        self._background = None
         self._canvas.draw_idle()
 
     def _draw_blend(self, alpha: float) -> None:
