@@ -27,7 +27,8 @@ QSlider::groove:horizontal {{
 }}
 QRangeSlider {{ qproperty-barColor: transparent; }}
 """
-# napari's style sheet sets a larger least width, and room for two buttons beside the number.
+# napari's style sheet sets a larger least width and two buttons. With `NoButtons`, Qt 6.11.3 would
+# leave no room for the number.
 BOX = """
     QDoubleSpinBox { min-width: 56px; max-width: 56px; padding: 1px; }
     QDoubleSpinBox::up-button, QDoubleSpinBox::down-button { width: 0px; }
@@ -89,7 +90,6 @@ class Gate(QWidget):
             part.setAccessibleName(name)
             part.setToolTip(tip)
         for box in self.boxes:
-            box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
             box.setKeyboardTracking(False)
             box.setStyleSheet(BOX)
             box.valueChanged.connect(self._on_typed)
