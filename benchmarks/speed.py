@@ -5,7 +5,6 @@
     python -m benchmarks.speed mnist       # a default fit against supervised UMAP
     python -m benchmarks.speed umap        # time to reach the error of supervised UMAP
     python -m benchmarks.speed schedule    # time to reach the paper's error
-    python -m benchmarks.speed arithmetic  # share of the machine's rate of matrix products
     python -m benchmarks.speed scaling     # time and memory from 10,000 to 1,000,000 cells
     python -m benchmarks.speed transform   # samples that are embedded per second
     python -m benchmarks.speed jobs        # a cross-validation in two processes and in one
@@ -42,11 +41,10 @@ from benchmarks.methods import BOTTLENECK, in_float32
 from benchmarks.parts import peak_memory, run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.inputs import N_AXES
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.reports import Report
-from centroid_encoder.core.settings import HIDDEN, resolved
+from centroid_encoder.core.settings import HIDDEN
 from centroid_encoder.core.train import has_bfloat16
 from centroid_encoder.recipes import RECIPES
 
@@ -325,119 +323,6 @@ def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]
     return pretraining, epoch(4, slice(None))
 
 
-def arithmetic() -> None:
-    """Compare the rate of operations in an epoch with that in products of square matrices.
-
-    The rate in square matrices is measured before and after each epoch, because the speed of a
-    machine varies. A training cannot be faster than the matrix products of its steps alone; their
-    rate is printed as well.
-    """
-    print(f"{torch.get_num_threads()} threads, products of 2048 × 2048 in float32")
-    rng = np.random.default_rng(0)
-    for n, d, hidden, batch_size in (
-        (60_000, 784, (500, 250, 125), 512),
-        (60_000, 784, (1000, 500, 125), 512),
-        (20_000, 2000, (500, 250, 125), 512),
-        (8_000, 256, (500, 250, 125), 250),
-        (1_350, 36, (500, 250, 125), 42),
-    ):
-        X = rng.normal(size=(n, d)).astype(np.float32)
-        y = rng.integers(10, size=n)
-        title = f"{n:,} × {d}"
-        named = {"hidden": hidden, "batch_size": batch_size, "scale": "feature"}
-        share_of_products(f"{title}, bottleneck", X, y, BOTTLENECK | named)
-        share_of_products(f"{title}, default", X, y, {"scale": "feature"})
-
-
-def share_of_products(
-    title: str, X: NDArray[np.float32], y: NDArray[np.integer], params: dict[str, Any]
-) -> None:
-    """Print the rate of one training as a share of the rate in square matrices."""
-    (n, d), n_classes = X.shape, int(y.max()) + 1
-    model = CentroidEncoder(**params, random_state=0).set_params(max_epochs=7)
-    settings = resolved(model.get_params(), n, d, n_classes)
-    hidden, batch_size, n_networks = (
-        settings[name] for name in ("hidden", "batch_size", "n_networks")
-    )
-    if settings["placement"] == "bottleneck":
-        n_own, n_axes = n, 0
-        layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), n_classes - 1])]
-    else:
-        # Each network is trained on all rows except those of its fold, and has its own axes.
-        n_own, n_axes = n - n // n_networks, N_AXES if d > N_AXES else 0
-        layers = [*pairwise([min(d, N_AXES), *hidden, n_classes - 1])]
-    n_steps = math.ceil(n_own / batch_size)
-    # The products of a step: the forward pass, the gradient of the weights, the gradient of the
-    # inputs of all layers except the first, and the noise on the axes.
-    n_flop = 6 * sum(a * b for a, b in layers) - 2 * math.prod(layers[0]) + 2 * n_axes**2
-    n_flop *= n_networks * n_own
-    rates, shares, bounds = [], [], []
-    start = before = 0.0
-
-    def measure(report: Report | None) -> bool:
-        nonlocal start, before
-        if report is None or not report.epoch:
-            return False
-        seconds = time.perf_counter() - start
-        if report.epoch > 1:
-            rates.append(n_flop / seconds)
-            after = product_rate()
-            shares.append(2 * rates[-1] / (before + after))
-            alone = products_seconds(layers, math.ceil(n_own / n_steps), n_networks, n_axes)
-            bounds.append(2 * n_flop / n_steps / alone / (after + product_rate()))
-        before, start = product_rate(), time.perf_counter()
-        return False
-
-    model.fit(X, y, callback=measure)
-    print(
-        f"{title}: {n_networks} × {'-'.join(map(str, hidden))}, batches of {batch_size}: "
-        f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
-        f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); the products alone "
-        f"{100 * np.median(bounds):.0f} %",
-        flush=True,
-    )
-
-
-def products_seconds(
-    layers: list[tuple[int, int]], batch_size: int, n_networks: int, n_axes: int
-) -> float:
-    """Return the seconds of the matrix products of one step, without allocation of memory."""
-    n_repeats = 30
-    of = () if n_networks == 1 else (n_networks,)
-    steps = [
-        (torch.rand(*of, batch_size, a), torch.rand(*of, b, a), torch.rand(*of, batch_size, b))
-        for a, b in layers
-    ]
-    places = [tuple(torch.empty_like(tensor) for tensor in step) for step in steps]
-    drawn, roots = torch.rand(*of, batch_size, n_axes), torch.rand(*of, n_axes, n_axes)
-    noise = torch.empty_like(drawn)
-
-    def step() -> None:
-        if n_axes:
-            torch.matmul(drawn, roots, out=noise)
-        for (x, weight, output), (to_x, to_weight, to_output) in zip(steps, places, strict=True):
-            torch.matmul(x, weight.mT, out=to_output)
-            torch.matmul(output.mT, x, out=to_weight)
-            if x is not steps[0][0]:
-                torch.matmul(output, weight, out=to_x)
-
-    step()
-    start = time.perf_counter()
-    for _ in range(n_repeats):
-        step()
-    return (time.perf_counter() - start) / n_repeats
-
-
-def product_rate() -> float:
-    """Return the floating-point operations per second in products of large square matrices."""
-    a = torch.rand(2048, 2048)
-    a @ a
-    start = time.perf_counter()
-    for _ in range(5):
-        a @ a
-    return 5 * 2 * 2048**3 / (time.perf_counter() - start)
-
-
 def scaling() -> None:
     """Measure fits to 10,000 to 1,000,000 samples of 2,000 features, each in its own process.
 
@@ -578,4 +463,4 @@ def profile() -> None:
 
 
 if __name__ == "__main__":
-    run_named(__doc__, scanpy, mnist, umap, schedule, arithmetic, scaling, transform, jobs, profile)
+    run_named(__doc__, scanpy, busy, mnist, umap, schedule, scaling, transform, jobs, profile)

@@ -32,6 +32,7 @@ QRangeSlider {{ qproperty-barColor: transparent; }}
 BOX = """
     QDoubleSpinBox { min-width: 56px; max-width: 56px; padding: 1px; }
     QDoubleSpinBox::up-button, QDoubleSpinBox::down-button { width: 0px; }
+    QDoubleSpinBox::up-arrow, QDoubleSpinBox::down-arrow { image: none; }
 """
 N_STOPS = 6
 DIGITS = 3

@@ -156,7 +156,9 @@ class Search(Choice):
         """The list of entries that contain what was typed."""
         line = self.lineEdit()
         assert line is not None
+        self._line = line
         line.editingFinished.connect(self._take_best)
+        line.textChanged.connect(self._show_start)
 
     def _take_best(self) -> None:
         """Choose the entry that fits the text best, or else the last chosen one."""
@@ -169,9 +171,12 @@ class Search(Choice):
         chosen = next((i for fits in ways for i in order if text and fits(texts[i])), at)
         self.setCurrentIndex(chosen)
         self.setEditText(self.itemText(chosen))
-        if (line := self.lineEdit()) is not None:
-            # The beginning of a long name tells more than its end.
-            line.setCursorPosition(0)
+        self._line.setCursorPosition(0)
+
+    def _show_start(self) -> None:
+        """Show the beginning of a name that is too long, unless one types."""
+        if not self._line.hasFocus():
+            self._line.setCursorPosition(0)
 
 
 def keep_narrow(box: QComboBox) -> None:
