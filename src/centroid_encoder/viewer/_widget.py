@@ -363,6 +363,7 @@ class CentroidEncoderWidget(QWidget):
             full.setObjectName("centroid-encoder map")
             full.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             full.setWidget(self.picture)
+            self._parts.setStretchFactor(self.cards, 1)
             full.installEventFilter(self)
             window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, full)
             room = self._width_of_docks(window, dock) - dock.minimumSizeHint().width()
@@ -394,6 +395,7 @@ class CentroidEncoderWidget(QWidget):
         if full is not None:
             full.removeEventFilter(self)
             self._parts.insertWidget(1, self.picture, stretch=1)
+            self._parts.setStretchFactor(self.cards, 0)
             self.picture.show()
             full.close()
             # The dock has to be gone first.
