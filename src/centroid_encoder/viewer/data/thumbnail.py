@@ -48,6 +48,8 @@ def layers_of_cell(
     images = obs[image_column]
     is_category = isinstance(images.dtype, pd.CategoricalDtype)
     names = images.cat.categories if is_category else images.dropna().unique()
+    if len(names) < 2:
+        return layers
     shown = [image_of(layer, names) for layer in layers]
     return [x for x, image in zip(layers, shown, strict=True) if image in (None, images.iloc[row])]
 

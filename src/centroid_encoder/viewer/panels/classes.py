@@ -97,7 +97,9 @@ class ClassList(QWidget):
 
     def _on_classes(self) -> None:
         """Show the classes, with the numbers of their cells in the chosen image."""
-        names = [name for name, value in self._images.items() if value == self.image]
+        names: list[str] = []
+        if self.image is not None:
+            names = [name for name, value in self._images.items() if value == self.image]
         if not names:
             self.image = None
         self.image_text.say("".join(f"Cells of {name} are counted." for name in names[:1]))
