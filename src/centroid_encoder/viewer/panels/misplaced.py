@@ -34,7 +34,7 @@ from centroid_encoder.viewer.session.provenance import by_image
 from centroid_encoder.viewer.session.session import Session
 from centroid_encoder.viewer.session.state import State
 
-LEAST = 88
+LEAST = 63
 """Least height of the list or the evidence in pixels: a low card shows the button below it."""
 SPLITS = {"train": "training", "test": "held out", "unused": "unused"}
 """What a map has used a cell for, in words."""
