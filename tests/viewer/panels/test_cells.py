@@ -59,6 +59,8 @@ def test_a_part_of_a_name_is_enough_to_colour_by_it(widget, viewer, mapped, qtbo
         qtbot.keyClick(box.lineEdit(), Qt.Key.Key_Return)
         assert box.currentText() == (found or "original colours")
         assert is_colored(viewer, layer) == (found == "size")
+    box.choose("size")
+    assert box.lineEdit().cursorPosition() == 0
 
 
 @pytest.mark.slow

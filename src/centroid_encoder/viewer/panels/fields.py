@@ -174,8 +174,8 @@ class Search(Choice):
         self._line.setCursorPosition(0)
 
     def _show_start(self) -> None:
-        """Show the beginning of a name that is too long, unless one types."""
-        if not self._line.hasFocus():
+        """Show the beginning of a name that is too long, unless it is being typed."""
+        if not self._line.isModified():
             self._line.setCursorPosition(0)
 
 
