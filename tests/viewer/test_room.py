@@ -88,7 +88,7 @@ def test_all_controls_fit_and_have_a_name_and_can_be_reached_by_keyboard(
 
 def settle(qtbot) -> None:
     """Wait until all is laid out."""
-    qtbot.wait(50)
+    qtbot.wait(200)
 
 
 @pytest.mark.slow
