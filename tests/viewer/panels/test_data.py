@@ -15,6 +15,7 @@ from napari.utils.notifications import notification_manager
 from numpy.typing import NDArray
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
+from qtpy.QtWidgets import QPushButton
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -37,6 +38,15 @@ def panel(qtbot) -> DataPanel:
 @pytest.fixture
 def layers(panel) -> LayerList:
     return panel.layers  # type: ignore[attr-defined, no-any-return]
+
+
+def test_details_are_closed_where_they_are(panel):
+    panel.toggle()
+    panel.toggle()
+    assert panel.isVisible()
+    (close_button,) = (x for x in panel.findChildren(QPushButton) if x.text() == "×")
+    close_button.click()
+    assert panel.isHidden()
 
 
 def test_many_events_cause_one_update(panel, layers, cells, image_of, qtbot):

@@ -71,3 +71,21 @@ def test_cancelling_or_closing_while_a_job_runs(
         assert widget.catalog.tables == tables
         drawn = ["nuclei · label"] * (how == "cancel")
         assert [layer.name for layer in viewer.layers] == ["nuclei", *drawn]
+
+
+@pytest.mark.slow
+def test_warnings_of_a_table_that_is_not_shown_begin_with_its_name(open_widget, make_cells, qtbot):
+    cells, others = make_cells(), make_cells(n_obs=60)
+    cells.obs["donor"] = [f"donor {i // 20}" for i in range(120)]
+    widget = open_widget()
+    panel = widget.training_panel
+    for is_other in (False, True):
+        widget.show_table(cells, name="first", label_key="cell_type")
+        widget.train()
+        if is_other:
+            widget.show_table(others, name="second", label_key="cell_type")
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+        assert "donor" in panel.message.text()
+        assert panel.message.text().startswith("first: ") == is_other
+        # The button would train the table that is shown.
+        assert panel.cures.isHidden() == is_other
